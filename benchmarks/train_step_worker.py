@@ -1,0 +1,126 @@
+"""One process of `train_step.py`: prints one line of JSON.
+
+    python -m benchmarks.train_step_worker tpu 20 4 256 4 128 8 4096
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.jax_models import GPTShape, gpt_training
+
+
+def main() -> None:
+    """Time what the command line names, or measure the memory of its executable."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["tpu", "jax", "cpu"])
+    parser.add_argument("steps", type=int)
+    parser.add_argument("shape", type=int, nargs=6, help="layers, width, heads, seq, batch, vocab")
+    parser.add_argument("--memory", action="store_true")
+    arguments = parser.parse_args()
+    shape = GPTShape(*arguments.shape)
+    if arguments.kind == "jax":
+        result = jax_memory(shape) if arguments.memory else time_jax(shape, arguments.steps)
+    else:
+        result = time_torch(shape, arguments.steps, arguments.kind, drop_gradients=arguments.memory)
+    print(json.dumps(result))
+
+
+def time_jax(shape: GPTShape, steps: int) -> dict[str, Any]:
+    """The hand-written step."""
+    start = _start_client()
+    step, state = gpt_training(shape)
+    ids = _jax_ids(shape)
+
+    def once() -> float:
+        nonlocal state
+        state, loss = step(state, ids)
+        return float(loss)
+
+    return _timed(once, start, steps)
+
+
+def jax_memory(shape: GPTShape) -> dict[str, Any]:
+    """Bytes of the hand-written step's executable at its peak."""
+    step, state = gpt_training(shape)
+    found: Any = step.lower(state, _jax_ids(shape)).compile().memory_analysis()  # type: ignore[attr-defined]
+    return {"peak_bytes": found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+            - found.alias_size_in_bytes}
+
+
+def time_torch(shape: GPTShape, steps: int, device: str, *, drop_gradients: bool) -> dict[str, Any]:
+    """The same step in eager PyTorch with transformers' GPT-2."""
+    import torch
+
+    model, ids = _torch_model(shape)
+    start = _start_client() if device == "tpu" else time.perf_counter()
+    model, ids = model.to(device), ids.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+
+    def once() -> float:
+        optimizer.zero_grad()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        if drop_gradients:
+            optimizer.zero_grad()
+        return loss.item()
+
+    result = _timed(once, start, steps)
+    if device != "tpu":
+        return result
+    import torchtpu.inspect
+
+    counters, memory = torchtpu.inspect.counters(), torchtpu.inspect.last_program_memory()
+    peak = memory["argument_bytes"] + memory["output_bytes"] + memory["temp_bytes"] - memory["alias_bytes"]
+    return {**result, "peak_bytes": peak, **{k: counters[k] for k in ("compiles", "disk_hits", "fallbacks", "flushes")}}
+
+
+def _timed(step: Callable[[], float], start: float, steps: int) -> dict[str, Any]:
+    """``start``: the time before anything moved to the device."""
+    for _ in range(3):
+        step()
+    third = time.perf_counter() - start
+    times = []
+    loss = float("nan")
+    for _ in range(steps):
+        before = time.perf_counter()
+        loss = step()
+        times.append(time.perf_counter() - before)
+    steady = statistics.median(times)
+    return {"ms": steady * 1e3, "min_ms": min(times) * 1e3, "startup_s": third - 3 * steady, "loss": loss}
+
+
+def _start_client() -> float:
+    """Start JAX's client, and only then the clock."""
+    import jax.numpy as jnp
+
+    jnp.zeros(1).block_until_ready()
+    return time.perf_counter()
+
+
+def _jax_ids(shape: GPTShape) -> Any:
+    import jax
+
+    return jax.random.randint(jax.random.key(99), (shape.batch, shape.seq), 0, shape.vocab)
+
+
+def _torch_model(shape: GPTShape) -> tuple[Any, Any]:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=shape.vocab, n_positions=shape.seq, n_embd=shape.width, n_layer=shape.layers, n_head=shape.heads,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+    config._attn_implementation = "sdpa"
+    return GPT2LMHeadModel(config).train(), torch.randint(0, shape.vocab, (shape.batch, shape.seq))
+
+
+if __name__ == "__main__":
+    main()

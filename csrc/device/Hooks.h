@@ -1,0 +1,7 @@
+#pragma once
+
+namespace tpu {
+
+void register_hooks();
+
+} // namespace tpu

@@ -1,0 +1,73 @@
+// What the C++ core asks of the Python side: starting JAX, waiting, events, transfers, lowering and running programs.
+// Implemented once, in csrc/python; kept abstract so that nothing else sees a Python header.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/SafePyObject.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "csrc/device/Array.h"
+
+namespace tpu {
+
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  // Never throw; must not start JAX.
+  virtual bool available() noexcept = 0;
+  virtual c10::DeviceIndex device_count() noexcept = 0;
+
+  // Runs `wait` without the GIL, whether or not this thread holds it.
+  virtual void allow_threads(const std::function<void()>& wait) = 0;
+
+  // Starts JAX at the first call. Raises what is wrong with the environment, platform or device index.
+  virtual void start(c10::DeviceIndex device) = 0;
+  // Runs what is recorded on the device and waits for it.
+  virtual void synchronize(c10::DeviceIndex device) = 0;
+  // Bytes free and in all.
+  virtual std::pair<size_t, size_t> memory_info(c10::DeviceIndex device) = 0;
+  virtual void empty_cache() = 0;
+
+  virtual int64_t record_event(int64_t event, c10::DeviceIndex device, bool timed) = 0;
+  virtual void destroy_event(int64_t event) noexcept = 0;
+  virtual bool query_event(int64_t event) = 0;
+  virtual void synchronize_event(int64_t event) = 0;
+  virtual double elapsed_ms(int64_t first, int64_t second) = 0;
+  virtual bool query_device(c10::DeviceIndex device) = 0;
+
+  // Raises the error class `name` of torchtpu.errors. `fields` are "key=value" pairs separated by the unit separator.
+  [[noreturn]] virtual void raise(const char* name, const std::string& fields) = 0;
+  // Raises PoisonedTensorError with the first error's text.
+  [[noreturn]] void raise_poisoned(const std::string& first) {
+    raise("PoisonedTensorError", "first=" + first);
+  }
+  // Wraps a pointer so that it can ride in PyTorch's thread-local state.
+  virtual std::shared_ptr<c10::SafePyObject> make_token(void* pointer) = 0;
+  virtual void* read_token(const c10::SafePyObject& token) = 0;
+};
+
+// True in a child forked after JAX started: nothing may touch the device there.
+bool in_bad_fork();
+
+Host& host();
+void set_host(Host* host);
+
+// Devices that JAX has started; 0 before the first use.
+extern std::atomic<int> num_started_devices;
+inline void ensure_started(c10::DeviceIndex device) {
+  if (device >= num_started_devices.load(std::memory_order_relaxed) || in_bad_fork()) {
+    host().start(device);
+  }
+}
+
+void note_started(); // from here on, forked children are marked
+
+} // namespace tpu

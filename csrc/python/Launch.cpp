@@ -1,0 +1,392 @@
+#include "csrc/python/Launch.h"
+
+#include <pybind11/complex.h>
+#include <pybind11/numpy.h>
+#include <torch/csrc/DynamicTypes.h>
+
+#include <complex>
+#include <unordered_map>
+#include <vector>
+
+#include "csrc/device/Host.h"
+#include "csrc/device/MemoryStats.h"
+#include "csrc/record/Lowering.h"
+
+namespace tpu {
+
+namespace {
+
+// A compiled program and how its arguments are laid out.
+struct Entry {
+  py::object executable;
+  std::vector<uint32_t> used_inputs;
+  std::vector<SlotRef> uses; // where each run-time number goes
+  std::array<size_t, kNumSlotClasses> num_slots{};
+  int64_t transient_bytes = 0;
+  uint64_t last_used = 0;
+};
+
+// Guarded by the GIL.
+struct Cache {
+  std::unordered_map<Hash128, std::shared_ptr<Entry>> exact;
+  // The same program under other patterns of equal numbers.
+  std::unordered_map<Hash128, std::vector<std::weak_ptr<Entry>>> by_structure;
+  size_t max_programs = 512;
+  uint64_t clock = 0;
+
+  void insert(const Hash128& key, const Hash128& structure, std::shared_ptr<Entry> entry) {
+    if (exact.size() >= max_programs) {
+      auto oldest = exact.begin();
+      for (auto it = exact.begin(); it != exact.end(); ++it) {
+        if (it->second->last_used < oldest->second->last_used) {
+          oldest = it;
+        }
+      }
+      exact.erase(oldest);
+    }
+    by_structure[structure].push_back(entry);
+    exact[key] = std::move(entry);
+  }
+};
+Cache& cache() {
+  static auto* cache = new Cache();
+  return *cache;
+}
+
+// The numbers of one launch, in an executable's layout.
+struct SlotValues {
+  std::array<std::vector<c10::complex<double>>, kNumSlotClasses> numbers;
+  std::vector<int64_t> integers;
+};
+
+template <typename T, typename Source>
+py::array_t<T> vector_of(const std::vector<Source>& values) {
+  py::array_t<T> result(static_cast<py::ssize_t>(values.size()));
+  T* data = result.mutable_data();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
+      data[i] = T(static_cast<typename T::value_type>(values[i].real()), static_cast<typename T::value_type>(values[i].imag()));
+    } else if constexpr (std::is_same_v<Source, int64_t>) {
+      data[i] = values[i];
+    } else {
+      data[i] = static_cast<T>(values[i].real());
+    }
+  }
+  return result;
+}
+
+class Launch {
+ public:
+  Launch(Program& program, bool keep_roots) : program_(program), keep_roots_(keep_roots) {}
+
+  void run(const char* reason) {
+    drain_releases();
+    select_outputs();
+    if (outputs_.empty()) {
+      return; // nobody holds a result: nothing to compute
+    }
+    if (program_.abstract) {
+      finish_abstract(reason);
+      return;
+    }
+    choose_donations();
+    std::shared_ptr<Entry> entry = find();
+    if (entry == nullptr) {
+      entry = compile(reason);
+    }
+    entry->last_used = ++cache().clock;
+    commit(call(*entry));
+  }
+
+  // Donated arrays that the failed launch consumed are lost.
+  void fail(const std::string& text) {
+    auto error = std::make_shared<const std::string>(text);
+    std::vector<bool> lost(program_.inputs.size(), false);
+    for (uint32_t input : donated_) {
+      py::handle array(static_cast<PyObject*>(program_.inputs[input].array.object()));
+      lost[input] = py::hasattr(array, "is_deleted") && array.attr("is_deleted")().cast<bool>();
+    }
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    program_.fail(error, lost);
+  }
+
+ private:
+  // Values of buffers that somebody other than the program holds; with keep_roots also results that nothing consumed.
+  void select_outputs() {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    std::vector<uint8_t> live(program_.values.size(), 0);
+    for (TpuBuffer* buffer : program_.members) {
+      const bool ours = buffer->state == State::kPending && buffer->program == &program_;
+      if (ours && buffer->references.load() > 1) {
+        live[buffer->value] = 1;
+      }
+    }
+    for (uint32_t index = 0; index < program_.values.size(); ++index) {
+      if (live[index] != 0 || (keep_roots_ && !program_.values[index].consumed)) {
+        outputs_.push_back(index);
+      }
+    }
+  }
+
+  // An input is donated when nothing else can see its array, and an output could take its place.
+  void choose_donations() {
+    std::unordered_map<const Desc*, int> takers;
+    for (uint32_t output : outputs_) {
+      takers[program_.values[output].desc] += 1;
+    }
+    for (uint32_t index = 0; index < program_.inputs.size(); ++index) {
+      const Input& input = program_.inputs[index];
+      auto* object = static_cast<PyObject*>(input.array.object());
+      if (input.array.unique() && Py_REFCNT(object) == 1 && takers[input.desc] > 0) {
+        takers[input.desc] -= 1;
+        donated_.push_back(index);
+      }
+    }
+  }
+
+  std::shared_ptr<Entry> find() {
+    structure_ = program_.structure;
+    structure_.mix(static_cast<uint64_t>(program_.device));
+    structure_.mix(outputs_.size());
+    for (uint32_t output : outputs_) {
+      structure_.mix(output);
+    }
+    for (uint32_t input : donated_) {
+      structure_.mix(input);
+    }
+    key_ = structure_;
+    key_.mix(program_.pattern);
+    auto exact = cache().exact.find(key_);
+    if (exact != cache().exact.end() && place_slots(*exact->second)) {
+      return exact->second;
+    }
+    for (auto& candidate : cache().by_structure[structure_]) {
+      auto entry = candidate.lock();
+      if (entry != nullptr && place_slots(*entry)) {
+        return entry;
+      }
+    }
+    return nullptr;
+  }
+
+  // Fills in the numbers where the executable wants them. False if it expects two of them to be equal that are not.
+  bool place_slots(const Entry& entry) {
+    SlotValues placed;
+    std::array<std::vector<uint8_t>, kNumSlotClasses> filled;
+    for (size_t group = 0; group < kNumSlotClasses; ++group) {
+      filled[group].assign(entry.num_slots[group], 0);
+      placed.numbers[group].resize(entry.num_slots[group]);
+    }
+    placed.integers.resize(entry.num_slots[static_cast<size_t>(SlotClass::kInt64)]);
+    for (size_t use = 0; use < program_.uses.size(); ++use) {
+      const SlotRef to = entry.uses[use];
+      const SlotRef from = program_.uses[use];
+      const auto group = static_cast<size_t>(to.group);
+      uint8_t& done = filled[group][to.index];
+      if (to.group == SlotClass::kInt64) {
+        const int64_t value = program_.integers[from.index];
+        if (done != 0 && placed.integers[to.index] != value) {
+          return false;
+        }
+        placed.integers[to.index] = value;
+      } else {
+        const c10::complex<double> value = program_.slots[group][from.index];
+        if (done != 0 && !same(placed.numbers[group][to.index], value)) {
+          return false;
+        }
+        placed.numbers[group][to.index] = value;
+      }
+      done = 1;
+    }
+    slots_ = std::move(placed);
+    return true;
+  }
+
+  static bool same(const c10::complex<double>& a, const c10::complex<double>& b) {
+    auto equal = [](double x, double y) { return x == y || (x != x && y != y); };
+    return equal(a.real(), b.real()) && equal(a.imag(), b.imag());
+  }
+
+  std::array<size_t, kNumSlotClasses> num_slots() const {
+    std::array<size_t, kNumSlotClasses> counts{};
+    for (size_t group = 0; group < kNumSlotClasses; ++group) {
+      counts[group] = program_.slots[group].size();
+    }
+    counts[static_cast<size_t>(SlotClass::kInt64)] = program_.integers.size();
+    return counts;
+  }
+
+  // The program as Python sees it; see torchtpu.graph.program.RecordedProgram.
+  py::dict describe(const char* reason) {
+    py::dict result;
+    py::list nodes;
+    for (size_t n = 0; n < program_.nodes.size(); ++n) {
+      const Node& node = program_.nodes[n];
+      const bool last = n + 1 == program_.nodes.size();
+      const size_t end_ref = last ? program_.refs.size() : program_.nodes[n + 1].first_ref;
+      const size_t end_use = last ? program_.uses.size() : program_.nodes[n + 1].first_use;
+      const size_t end_value = last ? program_.values.size() : program_.nodes[n + 1].first_value;
+      py::list refs;
+      for (size_t i = node.first_ref; i < end_ref; ++i) {
+        refs.append(py::make_tuple(static_cast<int>(program_.refs[i].kind), static_cast<int>(program_.refs[i].index)));
+      }
+      py::list uses;
+      for (size_t i = node.first_use; i < end_use; ++i) {
+        uses.append(py::make_tuple(static_cast<int>(program_.uses[i].group), program_.uses[i].index));
+      }
+      nodes.append(py::make_tuple(
+          py::reinterpret_borrow<py::object>(static_cast<PyObject*>(node.signature->lowering)), refs, uses,
+          node.first_value, end_value - node.first_value, node.signature->random ? static_cast<int>(node.draw) : -1,
+          node.recomputed));
+    }
+    py::list inputs;
+    for (const Input& input : program_.inputs) {
+      py::tuple shape(input.desc->shape.size());
+      for (size_t i = 0; i < input.desc->shape.size(); ++i) {
+        shape[i] = input.desc->shape[i];
+      }
+      inputs.append(py::make_tuple(
+          py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(input.desc->dtype))),
+          shape));
+    }
+    char key[33];
+    std::snprintf(key, sizeof key, "%016llx%016llx", static_cast<unsigned long long>(key_.high),
+                  static_cast<unsigned long long>(key_.low));
+    result["key"] = key;
+    result["reason"] = reason;
+    result["device"] = static_cast<int>(program_.device);
+    result["fills"] = program_.fills;
+    result["nodes"] = nodes;
+    result["inputs"] = inputs;
+    result["outputs"] = py::cast(outputs_);
+    result["donated"] = py::cast(donated_);
+    const auto counts = num_slots();
+    result["num_slots"] = py::cast(std::vector<size_t>(counts.begin(), counts.end()));
+    result["num_draws"] = program_.draws.size();
+    return result;
+  }
+
+  std::shared_ptr<Entry> compile(const char* reason) {
+    auto entry = std::make_shared<Entry>();
+    entry->executable = call_bridge("compile", describe(reason));
+    entry->used_inputs = entry->executable.attr("used_inputs").cast<std::vector<uint32_t>>();
+    entry->transient_bytes = entry->executable.attr("transient_bytes").cast<int64_t>();
+    entry->uses = program_.uses;
+    entry->num_slots = num_slots();
+    TORCH_INTERNAL_ASSERT(place_slots(*entry));
+    cache().insert(key_, structure_, entry);
+    return entry;
+  }
+
+  py::list call(const Entry& entry) {
+    py::list args;
+    using Group = SlotClass;
+    auto numbers = [&](Group group) -> const std::vector<c10::complex<double>>& {
+      return slots_.numbers[static_cast<size_t>(group)];
+    };
+    if (!numbers(Group::kFloat32).empty()) {
+      args.append(vector_of<float>(numbers(Group::kFloat32)));
+    }
+    if (!numbers(Group::kFloat64).empty()) {
+      args.append(vector_of<double>(numbers(Group::kFloat64)));
+    }
+    if (!slots_.integers.empty()) {
+      args.append(vector_of<int64_t>(slots_.integers));
+    }
+    if (!numbers(Group::kComplex64).empty()) {
+      args.append(vector_of<std::complex<float>>(numbers(Group::kComplex64)));
+    }
+    if (!numbers(Group::kComplex128).empty()) {
+      args.append(vector_of<std::complex<double>>(numbers(Group::kComplex128)));
+    }
+    if (!program_.draws.empty()) {
+      py::array_t<uint32_t> draws({static_cast<py::ssize_t>(program_.draws.size()), static_cast<py::ssize_t>(4)});
+      uint32_t* data = draws.mutable_data();
+      for (const auto& [seed, offset] : program_.draws) {
+        *data++ = static_cast<uint32_t>(seed >> 32);
+        *data++ = static_cast<uint32_t>(seed);
+        *data++ = static_cast<uint32_t>(offset >> 32);
+        *data++ = static_cast<uint32_t>(offset);
+      }
+      args.append(draws);
+    }
+    for (uint32_t input : entry.used_inputs) {
+      args.append(settled(static_cast<PyObject*>(program_.inputs[input].array.object())));
+    }
+    MemoryStats::of(program_.device).note_transient(entry.transient_bytes);
+    return call_bridge("launch", entry.executable, args, static_cast<int>(program_.device)).cast<py::list>();
+  }
+
+  // An upload still on its way is waited for.
+  static py::object settled(PyObject* array) {
+    auto object = py::reinterpret_borrow<py::object>(array);
+    return Py_TYPE(array) == upload_type() ? object.attr("result")() : object;
+  }
+
+  void commit(py::list results) {
+    TORCH_INTERNAL_ASSERT(results.size() == outputs_.size());
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Value& value = program_.values[outputs_[i]];
+      Array array(results[i].cast<py::object>().release().ptr(), value.desc->num_bytes, program_.device);
+      if (owns(value, outputs_[i])) {
+        value.buffer->set_array(value.desc, std::move(array));
+      }
+    }
+  }
+
+  bool owns(const Value& value, uint32_t index) const {
+    const TpuBuffer* buffer = value.buffer;
+    return buffer->state == State::kPending && buffer->program == &program_ && buffer->value == index;
+  }
+
+  void finish_abstract(const char* reason) {
+    call_bridge("keep_abstract", describe(reason));
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    for (uint32_t output : outputs_) {
+      const Value& value = program_.values[output];
+      if (owns(value, output)) {
+        value.buffer->set_abstract(value.desc);
+      }
+    }
+  }
+
+  Program& program_;
+  bool keep_roots_;
+  std::vector<uint32_t> outputs_;
+  std::vector<uint32_t> donated_;
+  Hash128 structure_;
+  Hash128 key_;
+  SlotValues slots_;
+};
+
+} // namespace
+
+void launch(Program& program, const char* reason, bool keep_roots) {
+  Launch launch(program, keep_roots);
+  try {
+    launch.run(reason);
+  } catch (python_error& error) {
+    py::object text = py::reinterpret_steal<py::object>(PyObject_Str(error.value));
+    launch.fail(text ? text.cast<std::string>() : "unknown error");
+    throw;
+  } catch (const std::exception& error) {
+    launch.fail(error.what());
+    throw;
+  }
+}
+
+void set_max_programs(size_t max_programs) {
+  cache().max_programs = max_programs;
+}
+
+size_t num_programs() {
+  return cache().exact.size();
+}
+
+void clear_programs() {
+  cache().exact.clear();
+  cache().by_structure.clear();
+}
+
+} // namespace tpu

@@ -1,0 +1,504 @@
+#include "csrc/record/Recorder.h"
+
+#include <ATen/ThreadLocalPythonObjects.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/native/Resize.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <list>
+#include <set>
+#include <thread>
+
+#include "csrc/device/Guard.h"
+#include "csrc/device/Host.h"
+#include "csrc/record/Lowering.h"
+
+namespace tpu {
+
+namespace {
+
+std::atomic<int> the_mode{0};
+std::atomic<int64_t> max_nodes{16384};
+std::condition_variable program_done;
+
+std::set<Issuer*>& issuers() { // guarded by recorder_lock()
+  static auto* all = new std::set<Issuer*>();
+  return *all;
+}
+
+std::list<std::unique_ptr<Program>>& orphans() { // of threads that ended; guarded by recorder_lock()
+  static auto* all = new std::list<std::unique_ptr<Program>>();
+  return *all;
+}
+
+const std::string kTokenName = "torchtpu.issuer";
+
+struct Cached {
+  Issuer* issuer = nullptr;
+  int graph_task = -1;
+  std::shared_ptr<Issuer> owned; // dies with the thread that issued
+};
+thread_local Cached cached;
+
+Issuer* find_issuer() {
+  if (at::impl::ThreadLocalPythonObjects::contains(kTokenName)) {
+    return static_cast<Issuer*>(host().read_token(*at::impl::ThreadLocalPythonObjects::get(kTokenName)));
+  }
+  cached.owned = std::shared_ptr<Issuer>(new Issuer(), [](Issuer* issuer) {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    issuers().erase(issuer);
+    for (auto& slot : issuer->slots) { // what a thread leaves behind is run by whoever needs it
+      for (auto* left : {&slot.fills, &slot.main}) {
+        if (*left != nullptr && !(*left)->empty()) {
+          orphans().push_back(std::move(*left));
+        }
+      }
+    }
+    delete issuer;
+  });
+  {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    issuers().insert(cached.owned.get());
+  }
+  at::impl::ThreadLocalPythonObjects::set(kTokenName, host().make_token(cached.owned.get()));
+  return cached.owned.get();
+}
+
+bool in_backward() {
+  return torch::autograd::get_current_graph_task_id() != -1;
+}
+
+// Grad mode is on inside a backward pass that keeps no graph: activation checkpointing is recomputing forward work.
+bool recomputing() {
+  return in_backward() && at::GradMode::is_enabled() && !torch::autograd::get_current_graph_task_keep_graph();
+}
+
+bool is_accumulating(const OpInfo& op) {
+  static const uint64_t add = hash_text("aten::add_.Tensor");
+  if (op.hash != add || !in_backward()) {
+    return false;
+  }
+  auto node = torch::autograd::get_current_node();
+  return dynamic_cast<torch::autograd::AccumulateGrad*>(node.get()) != nullptr;
+}
+
+uint64_t this_thread() {
+  return std::hash<std::thread::id>()(std::this_thread::get_id());
+}
+
+std::unique_ptr<Program>* slot_of(Program* program) { // under recorder_lock()
+  for (Issuer* issuer : issuers()) {
+    auto& slot = issuer->slots[program->device];
+    if (slot.main.get() == program) {
+      return &slot.main;
+    }
+    if (slot.fills.get() == program) {
+      return &slot.fills;
+    }
+  }
+  for (auto& orphan : orphans()) {
+    if (orphan.get() == program) {
+      return &orphan;
+    }
+  }
+  return nullptr;
+}
+
+// Runs a program that nobody records into any more.
+void run_program(std::unique_ptr<Program> program, const char* reason, bool keep_roots) {
+  try {
+    lowering().run(*program, reason, keep_roots);
+  } catch (...) {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    program->running = false;
+    program_done.notify_all();
+    throw;
+  }
+  {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    program->running = false;
+    program_done.notify_all();
+  }
+}
+
+// Under the lock: takes the program out of its slot, marked as running.
+std::unique_ptr<Program> take(std::unique_ptr<Program>& slot, const char* reason) {
+  if (slot == nullptr || slot->empty()) {
+    return nullptr;
+  }
+  slot->running = true;
+  slot->running_thread = this_thread();
+  counters().flushes[reason] += 1;
+  return std::move(slot);
+}
+
+void flush_slot(std::unique_ptr<Program>& slot, const char* reason, bool keep_roots) {
+  std::unique_ptr<Program> program;
+  {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    program = take(slot, reason);
+  }
+  if (program != nullptr) {
+    run_program(std::move(program), reason, keep_roots);
+  }
+}
+
+// Lets other threads get on until some program is done; called, and left, without the lock.
+void wait_for_a_program() {
+  host().allow_threads([] {
+    std::unique_lock<std::mutex> guard(recorder_lock());
+    program_done.wait_for(guard, std::chrono::milliseconds(5));
+  });
+}
+
+void check_not_mine(const Program& program) {
+  TORCH_CHECK(
+      program.running_thread != this_thread(),
+      "A tensor was used while the program that computes it was being compiled on the same thread.");
+}
+
+// Runs a program that was waiting in some slot, if it still is.
+void finish(Program* wanted, uint64_t serial, const char* reason) {
+  std::unique_ptr<Program> program;
+  {
+    std::unique_lock<std::mutex> guard(recorder_lock());
+    std::unique_ptr<Program>* slot = slot_of(wanted);
+    if (slot != nullptr && (*slot)->serial == serial) {
+      program = take(*slot, reason);
+    }
+  }
+  if (program != nullptr) {
+    run_program(std::move(program), reason, false);
+  }
+}
+
+// The boundaries that depend on what is about to be recorded.
+void cross_boundaries(Issuer& issuer) {
+  if (issuer.optimizer_depth != 0 || in_backward()) {
+    return;
+  }
+  if (issuer.step_done) {
+    issuer.step_done = false;
+    issuer.accumulated = false;
+    flush(-1, "optimizer step");
+  } else if (issuer.accumulated && at::GradMode::is_enabled()) {
+    issuer.accumulated = false;
+    flush(-1, "accumulated gradients");
+  }
+}
+
+void push_results(
+    torch::jit::Stack* stack, const Call& call, const Signature& signature, std::vector<TpuBuffer*>& fresh) {
+  std::vector<c10::IValue> results;
+  auto tensor = [&](uint32_t index) {
+    const OutputMeta& meta = signature.outputs[index];
+    return meta.contiguous ? make_contiguous_tensor(fresh[index], meta.dtype, meta.sizes)
+                           : make_tensor(fresh[index], meta.dtype, meta.sizes, meta.strides);
+  };
+  for (const ReturnSpec& spec : signature.returns) {
+    switch (spec.kind) {
+      case ReturnSpec::kNew:
+        results.emplace_back(tensor(spec.index));
+        break;
+      case ReturnSpec::kArg:
+        results.emplace_back(call.arg(spec.index));
+        break;
+      case ReturnSpec::kInt:
+        results.emplace_back(spec.index);
+        break;
+      case ReturnSpec::kUndefined:
+        results.emplace_back(at::Tensor());
+        break;
+      case ReturnSpec::kNewList: {
+        c10::List<at::Tensor> list;
+        for (uint32_t i = 0; i < spec.count; ++i) {
+          list.push_back(tensor(spec.index + i));
+        }
+        results.emplace_back(std::move(list));
+      }
+    }
+  }
+  torch::jit::drop(*stack, call.op->args.size());
+  for (c10::IValue& result : results) {
+    stack->push_back(std::move(result));
+  }
+}
+
+void resize_outs(const Call& call, const Signature& signature) {
+  for (const Resize& resize : signature.resizes) {
+    const at::Tensor& out = call.arg(resize.arg).toTensor();
+    at::native::resize_output(out, resize.sizes);
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(resize.sizes, resize.strides);
+  }
+}
+
+// One call on its way into a program; calls nest when CPU indices are moved, so each depth has a scratch of its own.
+class Recording {
+ public:
+  Recording(OpInfo& op, torch::jit::Stack* stack) {
+    if (depth_ == pool_.size()) {
+      pool_.push_back(std::make_unique<Scratch>());
+    }
+    scratch_ = pool_[depth_++].get();
+    scratch_->call.op = &op;
+    scratch_->call.stack = stack;
+    scratch_->fresh.clear();
+  }
+  ~Recording() {
+    --depth_;
+  }
+  Recording(const Recording&) = delete;
+
+  void run() {
+    Call& call = scratch_->call;
+    prepare(call);
+    ensure_started(call.device);
+    Issuer& issuer = current_issuer();
+    cross_boundaries(issuer);
+    const bool recomputed = recomputing();
+    Signature* signature = nullptr;
+    while (signature == nullptr || signature->kind == Signature::kResize) {
+      signature = attempt(issuer, recomputed);
+      if (signature != nullptr && signature->kind == Signature::kResize) {
+        resize_outs(call, *signature);
+      }
+    }
+    if (signature->kind == Signature::kFallback) {
+      lowering().note_fallback(*call.op);
+      at::native::cpu_fallback(call.op->handle, call.stack);
+      return;
+    }
+    if (signature->kind == Signature::kDynamic) {
+      lowering().run_dynamic(call, *signature);
+      return;
+    }
+    push_results(call.stack, call, *signature, scratch_->fresh);
+    if (is_accumulating(*call.op)) {
+      issuer.accumulated = true;
+    }
+    finish_mode(issuer, call);
+  }
+
+ private:
+  struct Scratch {
+    Call call;
+    std::vector<TpuBuffer*> fresh;
+  };
+
+  // One try under the lock. Null: something had to be done first, try again.
+  Signature* attempt(Issuer& issuer, bool recomputed) {
+    Call& call = scratch_->call;
+    Obstacle obstacle;
+    uint64_t serial = 0;
+    std::string poison;
+    {
+      std::unique_lock<std::mutex> guard(recorder_lock());
+      const bool fill = is_state_fill(issuer, call);
+      issuer.num_devices = std::max<int>(issuer.num_devices, call.device + 1);
+      auto& slot = fill ? issuer.slots[call.device].fills : issuer.slots[call.device].main;
+      if (slot == nullptr) {
+        slot = std::make_unique<Program>(call.device);
+        slot->fills = fill;
+      }
+      obstacle = scan(call, slot.get());
+      if (obstacle.poison != nullptr) {
+        poison = *obstacle.poison;
+      } else if (obstacle.program != nullptr) {
+        serial = obstacle.program->serial;
+        if (obstacle.program->running) {
+          check_not_mine(*obstacle.program);
+          guard.unlock();
+          wait_for_a_program();
+          return nullptr;
+        }
+      } else if (Signature* signature = signature_cache().find(call)) {
+        if (signature->kind == Signature::kNode) {
+          slot->append(call, *signature, recomputed, scratch_->fresh);
+          slot->abstract = slot->abstract || issuer.abstract;
+          counters().records += 1;
+        }
+        return signature;
+      }
+    }
+    if (obstacle.poison != nullptr) {
+      host().raise_poisoned(poison);
+    }
+    if (obstacle.program != nullptr) {
+      finish(obstacle.program, serial, "value of another program");
+      return nullptr;
+    }
+    auto signature = lowering().resolve(call);
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    signature_cache().insert(std::move(signature));
+    return nullptr;
+  }
+
+  // Fresh optimizer state: filled into a buffer that holds nothing yet, during a step.
+  static bool is_state_fill(const Issuer& issuer, const Call& call) {
+    return call.op->is_fill && issuer.optimizer_depth > 0 && call.arg(0).isTensor() &&
+        buffer_of(call.arg(0).toTensor())->state == State::kEmpty;
+  }
+
+  void finish_mode(Issuer& issuer, const Call& call) {
+    auto& slot = issuer.slots[call.device];
+    const EagerMode mode = eager_mode();
+    if (mode != EagerMode::kFused) {
+      flush(call.device, mode == EagerMode::kStrict ? "strict mode" : "debug mode", true);
+      if (mode == EagerMode::kDebug) {
+        lowering().check(*call.op, call.device);
+      }
+    } else if (slot.main != nullptr) {
+      if (static_cast<int64_t>(slot.main->nodes.size()) >= max_nodes.load(std::memory_order_relaxed)) {
+        flush(call.device, "size limit");
+      } else if (slot.main->repeats()) {
+        flush(call.device, "repetition without gradients");
+      }
+    }
+  }
+
+  static thread_local std::vector<std::unique_ptr<Scratch>> pool_;
+  static thread_local size_t depth_;
+  Scratch* scratch_;
+};
+thread_local std::vector<std::unique_ptr<Recording::Scratch>> Recording::pool_;
+thread_local size_t Recording::depth_ = 0;
+
+} // namespace
+
+Issuer& current_issuer() {
+  const int task = torch::autograd::get_current_graph_task_id();
+  if (cached.issuer == nullptr || cached.graph_task != task) {
+    cached.issuer = find_issuer();
+    cached.graph_task = task;
+  }
+  return *cached.issuer;
+}
+
+Counters& counters() {
+  static auto* all = new Counters();
+  return *all;
+}
+
+EagerMode eager_mode() {
+  return static_cast<EagerMode>(the_mode.load(std::memory_order_relaxed));
+}
+
+void set_eager_mode(EagerMode mode) {
+  flush(-1, "eager mode changed");
+  the_mode = static_cast<int>(mode);
+}
+
+void set_max_nodes(int64_t limit) {
+  max_nodes = limit;
+}
+
+void record(OpInfo& op, torch::jit::Stack* stack) {
+  Recording(op, stack).run();
+}
+
+void flush(c10::DeviceIndex device, const char* reason, bool keep_roots) {
+  Issuer& issuer = current_issuer();
+  const int first = device < 0 ? 0 : device;
+  const int last = device < 0 ? issuer.num_devices : device + 1;
+  for (int index = first; index < last; ++index) {
+    flush_slot(issuer.slots[index].fills, reason, keep_roots);
+    flush_slot(issuer.slots[index].main, reason, keep_roots);
+  }
+}
+
+void flush_all(c10::DeviceIndex device, const char* reason, bool keep_roots) {
+  flush(device, reason, keep_roots);
+  while (true) {
+    std::unique_ptr<Program> program;
+    {
+      std::lock_guard<std::mutex> guard(recorder_lock());
+      for (auto& orphan : orphans()) {
+        if (program == nullptr && (device < 0 || (orphan != nullptr && orphan->device == device))) {
+          program = take(orphan, reason);
+        }
+      }
+      for (Issuer* issuer : issuers()) {
+        for (int index = 0; index < issuer->num_devices && program == nullptr; ++index) {
+          if (device < 0 || index == device) {
+            program = take(issuer->slots[index].fills, reason);
+            if (program == nullptr) {
+              program = take(issuer->slots[index].main, reason);
+            }
+          }
+        }
+      }
+    }
+    if (program == nullptr) {
+      return;
+    }
+    run_program(std::move(program), reason, keep_roots);
+  }
+}
+
+void materialize(TpuBuffer* buffer, const char* reason) {
+  while (true) {
+    Program* program = nullptr;
+    uint64_t serial = 0;
+    std::string poison;
+    {
+      std::unique_lock<std::mutex> guard(recorder_lock());
+      if (buffer->state == State::kPoisoned) {
+        poison = *buffer->error;
+      } else if (buffer->state != State::kPending) {
+        return;
+      } else {
+        program = buffer->program;
+        serial = program->serial;
+        if (program->running) {
+          check_not_mine(*program);
+          guard.unlock();
+          wait_for_a_program();
+          continue;
+        }
+      }
+    }
+    if (program == nullptr) {
+      host().raise_poisoned(poison);
+    }
+    finish(program, serial, reason);
+  }
+}
+
+Array array_of(TpuBuffer* buffer, const char* reason) {
+  materialize(buffer, reason);
+  {
+    std::lock_guard<std::mutex> guard(recorder_lock());
+    if (buffer->state != State::kAbstract) {
+      return buffer->array;
+    }
+  }
+  host().raise("AbstractTensorError", std::string("what=") + reason);
+}
+
+void leave_optimizer(int depth) {
+  Issuer& issuer = current_issuer();
+  issuer.optimizer_depth = depth;
+  issuer.step_done = issuer.step_done || depth == 0;
+}
+
+static void cross_step(const char* reason) {
+  Issuer& issuer = current_issuer();
+  if (issuer.step_done && issuer.optimizer_depth == 0 && !in_backward()) {
+    issuer.step_done = false;
+    issuer.accumulated = false;
+    flush(-1, reason);
+  }
+}
+
+void end_zero_grad() {
+  cross_step("zero_grad");
+}
+
+void next_batch() {
+  cross_step("next batch");
+}
+
+} // namespace tpu

@@ -1,0 +1,36 @@
+"""Fixtures of every test."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDENS = Path(__file__).parent / "golden"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a golden file, so that ``make golden`` runs them alone."""
+    for item in items:
+        if "golden" in getattr(item, "fixturenames", ()):
+            item.add_marker("golden")
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """``golden(name, text)`` compares with ``tests/golden/<name>.expected``; REWRITE_GOLDENS=1 writes it instead."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDENS / f"{name}.expected"
+        if os.environ.get("REWRITE_GOLDENS") == "1":
+            path.write_text(text)
+            return
+        expected = path.read_text() if path.exists() else ""
+        if text != expected:
+            lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), "expected", "now", lineterm="")
+            pytest.fail("\n".join([f"{path.name} is not current; `make golden` rewrites it", *lines]), pytrace=False)
+
+    return check

@@ -1,0 +1,29 @@
+"""The ``torchtpu`` command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import sys
+
+_COMMANDS = {"where": "the rule, decomposition or fallback of an operator, with file and line"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command of the ``torchtpu`` program; returns its exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="torchtpu", description="Tools around the tpu device of PyTorch.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="commands:\n" + "\n".join(f"  {name:<10}{text}" for name, text in _COMMANDS.items()))
+    parser.add_argument("--version", action="version", version=f"torchtpu {importlib.metadata.version('torchtpu')}")
+    parser.add_argument("command", choices=_COMMANDS, metavar="command", help="one of those below; each takes --help")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parsed = parser.parse_args(arguments)
+    from torchtpu.inspect import where  # loads torch and JAX: only when it is needed
+
+    return where.main(parsed.rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

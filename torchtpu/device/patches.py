@@ -1,0 +1,52 @@
+"""The few places in PyTorch's Python code that have no hook for an external device. Each patch steps aside for other devices."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def apply(torch: Any) -> None:
+    """Apply all of them."""
+    _dlpack(torch)
+    _printing()
+
+
+def _dlpack(torch: Any) -> None:
+    """DLPack knows only "some external device"; we export the array as the platform's own device, where others can read it."""
+    export, device_of = torch.Tensor.__dlpack__, torch.Tensor.__dlpack_device__
+
+    @functools.wraps(export)
+    def __dlpack__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.device.type != "tpu":
+            return export(self, *args, **kwargs)
+        return _array(self).__dlpack__(**{k: v for k, v in kwargs.items() if k != "stream" or v is not None})
+
+    @functools.wraps(device_of)
+    def __dlpack_device__(self: Any) -> Any:
+        return _array(self).__dlpack_device__() if self.device.type == "tpu" else device_of(self)
+
+    torch.Tensor.__dlpack__ = __dlpack__
+    torch.Tensor.__dlpack_device__ = __dlpack_device__
+
+
+def _array(tensor: Any) -> Any:
+    import jax
+
+    from torchtpu.device.interop import to_jax
+
+    with jax.enable_x64(True):
+        return to_jax(tensor)
+
+
+def _printing() -> None:
+    """Printing a tensor runs dozens of tiny operators to format it: format a copy on the CPU instead."""
+    from torch import _tensor_str
+
+    original = _tensor_str._tensor_str
+
+    @functools.wraps(original)
+    def formatted(self: Any, indent: int) -> str:
+        return original(self.cpu() if self.device.type == "tpu" else self, indent)
+
+    _tensor_str._tensor_str = formatted

@@ -1,0 +1,149 @@
+"""Every error class of TorchTPU: one class a condition, the message template as an attribute.
+
+A message says what was expected, what came, why on a TPU, and what to do. User mistakes also derive from ``ValueError`` or
+``TypeError``; operators and constructs that cannot be lowered derive from ``NotImplementedError``. All of them are
+``RuntimeError`` as well, because that is what PyTorch's own devices raise and what user code catches.
+"""
+
+from __future__ import annotations
+
+import torchtpu._messages as _messages
+
+
+class TorchTPUError(RuntimeError):
+    """Base of every error raised by TorchTPU. Subclasses fill ``template`` from keyword arguments."""
+
+    template = "{message}"
+
+    def __init__(self, message: str | None = None, **fields: object) -> None:
+        self.fields = fields
+        text = message if message is not None else self.template.format(**fields)
+        super().__init__(_messages.with_anchor(text, type(self).__name__))
+
+
+class InvalidFlagError(TorchTPUError, ValueError):
+    """An environment variable ``TORCHTPU_*`` is unknown or holds a value that it does not take."""
+
+    template = "{name}={value!r}: expected {expected}. Set it to one of these, or unset it."
+
+
+class PlatformError(TorchTPUError):
+    """The JAX platform that was asked for, or any at all, cannot be started."""
+
+    template = "No {platform} device: {why}. {fix}"
+
+
+class DeviceIndexError(TorchTPUError, ValueError):
+    """A device index that does not exist."""
+
+    template = "tpu:{index}: expected an index below {count}, the number of devices of this process. {fix}"
+
+
+class MixedDevicesError(TorchTPUError, ValueError):
+    """Tensors of different devices were given to one operator."""
+
+    template = (
+        "{op}: expected all tensors to be on the same device, but found at least two devices, {one} and {other}. "
+        "A TPU reads only its own memory: move one of them with .to().")
+
+
+class ConflictingPackageError(TorchTPUError):
+    """Another package has already registered itself for the name or the slot that we need."""
+
+    template = "{what}: torchtpu was not registered. {fix}"
+
+
+class UnsupportedVersionError(TorchTPUError):
+    """A version of PyTorch that this release was not built for."""
+
+    template = "torchtpu {ours} supports torch {supported}, found {found}. Install the matching one."
+
+
+class UnsupportedDtypeError(TorchTPUError, TypeError):
+    """A dtype that the operator, or the chip, does not take."""
+
+    template = "{op}: expected {expected}, got {got}. {why} {fix}"
+
+
+class MissingRuleError(TorchTPUError, NotImplementedError):
+    """An operator has no rule and no decomposition, and the CPU fallback is off."""
+
+    template = (
+        "{op}: no lowering rule and no decomposition exists, and TORCHTPU_FALLBACK=error forbids running it on the CPU. "
+        "Move the tensors with .cpu() around this call, or allow the fallback with TORCHTPU_FALLBACK=warn."
+    )
+
+
+class RuleError(TorchTPUError):
+    """A lowering rule broke its contract or failed while being traced: our fault, not the user's."""
+
+    template = "{op}: {what}. This is a fault of torchtpu; please report it with the operator and the shapes above."
+
+
+class CompileError(TorchTPUError):
+    """XLA refused the recorded program. Nothing ran; every mutated tensor keeps its previous value."""
+
+    template = "XLA could not compile the recorded program ({num_nodes} operators): {why}"
+
+
+class OutOfMemoryError(TorchTPUError, MemoryError):
+    """The program needs more memory than the device has free. Nothing ran; every mutated tensor keeps its previous value."""
+
+    template = (
+        "Out of memory on {device}: the program needs {needed}, {free} are free ({live} in live tensors). Nothing ran and "
+        "every tensor keeps its value: lower the batch size, checkpoint activations, or drop tensors you no longer need."
+    )
+
+
+class ExecutionError(TorchTPUError):
+    """The program failed while it ran. Tensors whose buffers were donated to it are lost."""
+
+    template = "The program failed on {device} while it ran: {why}"
+
+
+class PoisonedTensorError(TorchTPUError):
+    """A tensor whose value was never computed, because the program that should have made it failed earlier."""
+
+    template = "This tensor has no value: the program that should have computed it failed. The first error was: {first}"
+
+
+class AbstractTensorError(TorchTPUError):
+    """The value of a tensor made under ``torchtpu.abstract()`` was asked for."""
+
+    template = (
+        "{what}: a tensor made under torchtpu.abstract() has a shape and a dtype but no value. "
+        "Compile with it, or make the tensor outside of torchtpu.abstract()."
+    )
+
+
+class ForkedProcessError(TorchTPUError):
+    """The device was used in a forked child process."""
+
+    template = (
+        "{what}: the tpu device cannot be used in a forked process, because XLA's threads do not survive a fork. "
+        "Use multiprocessing's 'spawn' start method, or touch only CPU tensors in the workers."
+    )
+
+
+class AlreadyStartedError(TorchTPUError):
+    """A setting that must be made before JAX starts came too late."""
+
+    template = "{what}: JAX has already started with {have}. Set it before the first use of JAX or of the tpu device."
+
+
+class InteropError(TorchTPUError, TypeError):
+    """An array cannot cross between PyTorch and JAX as asked."""
+
+    template = "{what}. {fix}"
+
+
+class NotYetError(TorchTPUError, NotImplementedError):
+    """A part of TorchTPU that is planned and not written yet."""
+
+    template = "{what} is not available yet. {fix}"
+
+
+class NanError(TorchTPUError, ArithmeticError):
+    """Debug mode found a NaN or an infinity in the result of an operator."""
+
+    template = "{op}: the result holds NaN or infinity. Recorded at {where}."

@@ -1,0 +1,52 @@
+"""How an operator is computed: its own rule, PyTorch's decomposition, or, if there is neither, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchtpu.graph.overloads import key_of
+from torchtpu.rules import find
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``kind``: rule, decomposition, dynamic or fallback. ``random``: a draw of the generator is consumed."""
+
+    kind: str
+    function: Callable[..., Any]
+    random: bool
+
+
+def choose(functional: torch._ops.OpOverload, call: Any) -> Choice:
+    """How ``functional`` is computed for the arguments of ``call`` (None: unknown shapes)."""
+    from torchtpu.graph import decompose
+
+    key = key_of(functional)
+    random = _is_random(functional, call)
+    rule = find(key)
+    if rule is not None:
+        return Choice("dynamic" if rule.dynamic else "rule", rule.function, random)
+    if call is not None and decompose.exists(functional):
+        function = decompose.build(functional, call)
+        if function is not None:
+            return Choice("decomposition", function, random)
+    return Choice("fallback", _unreachable, False)
+
+
+def _unreachable(*_: Any, **__: Any) -> Any:
+    raise AssertionError("an operator that runs on the CPU was traced")
+
+
+def _is_random(op: torch._ops.OpOverload, call: Any) -> bool:
+    if torch.Tag.nondeterministic_seeded not in op.tags:
+        return False
+    if call is None:
+        return True
+    for argument, value in zip(call.op._schema.arguments, call.arguments, strict=True):
+        if argument.name == "dropout_p" and value == 0:
+            return False
+    return True

@@ -1,0 +1,32 @@
+"""Casts that neural-network rules share: data to the dtype ATen computes in, numbers to the dtype of the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from torchtpu.rules._numbers import cast
+from torchtpu.rules.context import opmath
+
+# Reduction argument of the loss operators.
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def widen(x: jax.Array) -> jax.Array:
+    """``x`` in the dtype that ATen computes in: 16-bit floats as float32, everything else unchanged."""
+    return x.astype(opmath(x.dtype))
+
+
+def number(value: Any, like: jax.Array) -> Any:
+    """A Scalar argument (Python number or 0-d array) as a 0-d array or constant of the dtype of ``like``."""
+    return cast(value, like.dtype)
+
+
+def reduce_loss(loss: jax.Array, reduction: int) -> jax.Array:
+    """Apply the reduction argument of a loss operator; the mean of nothing is NaN, as in ATen."""
+    if reduction == NONE:
+        return loss
+    total = jnp.sum(loss)
+    return total if reduction == SUM else total / loss.size if loss.size else total * jnp.nan

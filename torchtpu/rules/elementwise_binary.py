@@ -1,0 +1,273 @@
+"""Elementwise operators of two tensors, or of a tensor and a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import jax.scipy.special as jsp
+import numpy as np
+from jax import Array, lax
+
+from torchtpu.rules._numbers import (
+    Scalar,
+    cast,
+    constant,
+    is_complex,
+    is_inexact,
+    is_static,
+    rounded,
+    scaled,
+    to_common,
+    to_compute,
+    to_float,
+    to_wide,
+    truth,
+)
+from torchtpu.rules.context import RuleContext
+from torchtpu.rules.elementwise import zeta
+from torchtpu.rules.registry import lower, lower_table
+
+Prepare = Callable[..., list[Any]]
+
+
+def _rule(prepare: Prepare) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """How to make a rule of a function of two arrays whose operands ``prepare`` casts."""
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        def rule(ctx: RuleContext, self: Any, other: Any) -> Array:
+            return function(*prepare(ctx, self, other))
+
+        return rule
+
+    return make
+
+
+def _overloads(table: dict[str, Any], *overloads: str) -> dict[str, Any]:
+    return {f"{key}.{overload}": function for key, function in table.items() for overload in overloads}
+
+
+@lower("aten::add.Tensor", "aten::add.Scalar")
+def aten_add(ctx: RuleContext, self: Array, other: Any, alpha: Scalar = 1) -> Array:
+    """``self + alpha * other``, a tensor or a number; on bools the logical or."""
+    x, y = to_compute(ctx, self, other)
+    return jnp.add(x, scaled(y, alpha))
+
+
+@lower("aten::sub.Tensor", "aten::sub.Scalar")
+def aten_sub(ctx: RuleContext, self: Array, other: Any, alpha: Scalar = 1) -> Array:
+    """``self - alpha * other``, a tensor or a number."""
+    x, y = to_compute(ctx, self, other)
+    return jnp.subtract(x, scaled(y, alpha))
+
+
+@lower("aten::rsub.Tensor", "aten::rsub.Scalar")
+def aten_rsub(ctx: RuleContext, self: Array, other: Any, alpha: Scalar = 1) -> Array:
+    """``other - alpha * self``, a tensor or a number."""
+    x, y = to_compute(ctx, self, other)
+    return jnp.subtract(y, scaled(x, alpha))
+
+
+lower_table(_overloads({"aten::mul": jnp.multiply}, "Tensor", "Scalar"), _rule(to_compute))
+lower_table(_overloads({"aten::div": jnp.divide}, "Tensor", "Scalar"), _rule(to_float))
+
+
+def _floor_divide(x: Array, y: Array) -> Array:
+    """The largest whole number not above the quotient.
+
+    Source: ``div_floor_floating`` in c10/util/generic_math.h, which starts from the exact remainder.
+    """
+    if not is_inexact(x.dtype):
+        return jnp.floor_divide(x, y)
+    zero, one = constant(0, x.dtype), constant(1, x.dtype)
+    x, y = jnp.broadcast_arrays(x, y)
+    remainder = lax.rem(x, y)
+    quotient = (x - remainder) / y
+    quotient = jnp.where((remainder != 0) & ((y < 0) != (remainder < 0)), quotient - one, quotient)
+    whole = jnp.floor(quotient)
+    whole = jnp.where(quotient - whole > constant(0.5, x.dtype), whole + one, whole)
+    whole = jnp.where(quotient == 0, jnp.copysign(zero, x / y), whole)
+    return jnp.where(y == 0, x / y, whole)
+
+
+@lower("aten::div.Tensor_mode", "aten::div.Scalar_mode")
+def aten_div_mode(ctx: RuleContext, self: Array, other: Any, *, rounding_mode: str | None) -> Array:
+    """Division by a tensor or a number: true, towards minus infinity (``floor``) or towards zero (``trunc``)."""
+    if rounding_mode is None:
+        return jnp.divide(*to_float(ctx, self, other))
+    if rounding_mode == "floor":
+        return _floor_divide(*to_wide(ctx, self, other))
+    x, y = to_wide(ctx, self, other)
+    if not is_inexact(x.dtype):
+        return lax.div(*jnp.broadcast_arrays(x, y))
+    return jnp.trunc(rounded(jnp.divide(x, y), ctx.common_dtype))  # ATen cuts the quotient of the 16-bit dtype
+
+
+def _fmod(x: Array, y: Array) -> Array:
+    return lax.rem(*jnp.broadcast_arrays(x, y))
+
+
+# Discontinuous: a scalar is rounded to the tensor's dtype before anything else, as ATen does.
+lower_table({"aten::floor_divide": _floor_divide, "aten::floor_divide.Scalar": _floor_divide}, _rule(to_wide))
+lower_table(_overloads({"aten::remainder": jnp.remainder}, "Tensor", "Scalar", "Scalar_Tensor"), _rule(to_wide))
+lower_table(_overloads({"aten::fmod": _fmod}, "Tensor", "Scalar"), _rule(to_wide))
+
+COMPARISONS = {
+    "aten::eq": jnp.equal,
+    "aten::ne": jnp.not_equal,
+    "aten::lt": jnp.less,
+    "aten::le": jnp.less_equal,
+    "aten::gt": jnp.greater,
+    "aten::ge": jnp.greater_equal,
+}
+lower_table(_overloads(COMPARISONS, "Tensor", "Scalar"), _rule(to_common))
+
+BITWISE = {
+    "aten::bitwise_and": jnp.bitwise_and,
+    "aten::bitwise_or": jnp.bitwise_or,
+    "aten::bitwise_xor": jnp.bitwise_xor,
+}
+lower_table(_overloads(BITWISE, "Tensor", "Scalar", "Scalar_Tensor"), _rule(to_common))
+
+
+def _left_shift(x: Array, y: Array) -> Array:
+    return lax.shift_left(*jnp.broadcast_arrays(x, y))
+
+
+def _right_shift(x: Array, y: Array) -> Array:
+    shift = lax.shift_right_arithmetic if jnp.issubdtype(x.dtype, jnp.signedinteger) else lax.shift_right_logical
+    return shift(*jnp.broadcast_arrays(x, y))
+
+
+# A shift by a negative number or by too many bits leaves the sign, in XLA as in ATen.
+SHIFTS = {"aten::bitwise_left_shift": _left_shift, "aten::bitwise_right_shift": _right_shift}
+lower_table(_overloads(SHIFTS, "Tensor", "Tensor_Scalar", "Scalar_Tensor"), _rule(to_common))
+OLD_SHIFTS = {"aten::__lshift__": _left_shift, "aten::__rshift__": _right_shift}
+lower_table(_overloads(OLD_SHIFTS, "Tensor", "Scalar"), _rule(to_common))
+
+
+def _truths(ctx: RuleContext, *xs: Any) -> list[Any]:
+    return [truth(x) for x in xs]
+
+
+LOGICAL = {
+    "aten::logical_and": jnp.logical_and,
+    "aten::logical_or": jnp.logical_or,
+    "aten::logical_xor": jnp.logical_xor,
+}
+lower_table(LOGICAL, _rule(_truths))
+
+
+def _heaviside(x: Array, values: Array) -> Array:
+    zero = constant(0, x.dtype)
+    return jnp.where(x == zero, values, cast(jnp.greater(x, zero), x.dtype))
+
+
+# Choose one of the operands, or count in integers: nothing is rounded, so nothing is widened.
+SELECTION = {
+    "aten::maximum": jnp.maximum,
+    "aten::minimum": jnp.minimum,
+    "aten::max.other": jnp.maximum,
+    "aten::min.other": jnp.minimum,
+    "aten::fmax": jnp.fmax,
+    "aten::fmin": jnp.fmin,
+    "aten::heaviside": _heaviside,
+    "aten::gcd": jnp.gcd,
+    "aten::lcm": jnp.lcm,
+    "aten::nextafter": jnp.nextafter,
+}
+lower_table(SELECTION, _rule(to_common))
+
+
+def _xlogy(x: Array, y: Array) -> Array:
+    product = jnp.where(x == 0, constant(0, x.dtype), x * jnp.log(y))
+    return jnp.where(y != y, y, product)
+
+
+def _xlog1py(x: Array, y: Array) -> Array:
+    product = jnp.where(x == 0, constant(0, x.dtype), x * jnp.log1p(y))
+    return jnp.where(y != y, y, product)
+
+
+# Integers become floats.
+FLOAT = {
+    "aten::atan2": jnp.arctan2,
+    "aten::copysign.Tensor": jnp.copysign,
+    "aten::copysign.Scalar": jnp.copysign,
+    "aten::hypot": jnp.hypot,
+    "aten::logaddexp": jnp.logaddexp,
+    "aten::logaddexp2": jnp.logaddexp2,
+    "aten::xlogy.Tensor": _xlogy,
+    "aten::xlogy.Scalar_Self": _xlogy,
+    "aten::xlogy.Scalar_Other": _xlogy,
+    "aten::special_xlog1py": _xlog1py,
+    "aten::special_xlog1py.self_scalar": _xlog1py,
+    "aten::special_xlog1py.other_scalar": _xlog1py,
+    "aten::special_zeta": zeta,
+    "aten::special_zeta.self_scalar": zeta,
+    "aten::special_zeta.other_scalar": zeta,
+    "aten::igamma": jsp.gammainc,
+    "aten::igammac": jsp.gammaincc,
+}
+lower_table(FLOAT, _rule(to_float))
+
+
+def _integer_power(x: Array, exponent: Array) -> Array:
+    """Repeated squaring over every bit of the exponent; wraps.
+
+    Negative exponents give the truncated inverse, as ATen does: 1 and -1 have one, all others give zero.
+    """
+    x, exponent = jnp.broadcast_arrays(x, exponent)
+    one, zero = constant(1, x.dtype), constant(0, x.dtype)
+    signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
+    out, square = jnp.full(x.shape, one), x
+    for bit in range(8 * x.dtype.itemsize - signed):
+        odd = (exponent >> constant(bit, x.dtype)) & one
+        out = jnp.where(odd != 0, out * square, out)
+        square = square * square
+    if not signed:
+        return out
+    inverse = jnp.where(x == -1, jnp.where((exponent & one) != 0, x, one), jnp.where(x == 1, one, zero))
+    return jnp.where(exponent < 0, inverse, out)
+
+
+def _power(x: Array, exponent: Array) -> Array:
+    if not is_inexact(x.dtype):
+        return _integer_power(x, exponent)
+    return lax.pow(*jnp.broadcast_arrays(x, exponent))
+
+
+lower_table({"aten::pow.Tensor_Tensor": _power}, _rule(to_compute))
+
+
+@lower("aten::pow.Scalar")
+def aten_pow_Scalar(ctx: RuleContext, self: Scalar, exponent: Array) -> Array:
+    """aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    if is_static(self) and self == 1:
+        return jnp.full(exponent.shape, constant(1, ctx.compute_dtype))
+    return _power(*to_compute(ctx, self, exponent))
+
+
+@lower("aten::pow.Tensor_Scalar")
+def aten_pow_Tensor_Scalar(ctx: RuleContext, self: Array, exponent: Scalar) -> Array:
+    """aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    (x,) = to_compute(ctx, self)
+    if not is_static(exponent) or isinstance(exponent, complex):
+        return _power(x, cast(exponent, x.dtype))
+    if exponent == 0.5 and is_inexact(x.dtype):
+        return jnp.sqrt(x)
+    if exponent == -0.5 and is_inexact(x.dtype) and not is_complex(x.dtype):
+        return lax.rsqrt(x)
+    # A general power costs a logarithm and an exponential; ATen multiplies for small exponents as well.
+    whole = not is_inexact(x.dtype) or (float(exponent).is_integer() and abs(exponent) <= 4)
+    if whole and exponent >= 0 or whole and is_inexact(x.dtype):
+        return lax.integer_pow(x, int(exponent))
+    return _power(x, cast(exponent, x.dtype))
+
+
+@lower("aten::ldexp.Tensor")
+def aten_ldexp_Tensor(ctx: RuleContext, self: Array, other: Array) -> Array:
+    """aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
+    x, y = to_float(ctx, self, other)
+    return x * (lax.exp2(y) if not is_complex(y.dtype) else jnp.exp(y * np.log(2.0)))

@@ -1,0 +1,89 @@
+"""Random permutations, samples from tables of weights, and distributions that need rejection sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from torchtpu.rules._numbers import index_dtype
+from torchtpu.rules._wide import widen
+from torchtpu.rules.context import RuleContext
+from torchtpu.rules.random import exponential, unit_uniform
+from torchtpu.rules.registry import lower
+
+Array = jax.Array
+
+# Up to this many comparisons, samples with replacement compare with every weight instead of searching.
+MAX_COMPARISONS = 1 << 22
+
+
+@lower("aten::randperm", "aten::randperm.generator")
+def aten_randperm(ctx: RuleContext, n: int, **_: Any) -> Array:
+    """The integers below ``n`` in random order."""
+    return jax.random.permutation(ctx.key(), jnp.arange(n, dtype=index_dtype(n)))
+
+
+@lower("aten::multinomial")
+def aten_multinomial(
+    ctx: RuleContext, self: Array, num_samples: int, replacement: bool = False, *, generator: None = None
+) -> Array:
+    """aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor
+
+    One sample, or several different ones, are the winners of a race between exponentials with these rates.
+
+    Differs: weights that are negative, not finite or all zero are not refused: that would wait for their values.
+    """  # noqa: E501
+    weights = widen(self)
+    if num_samples == 1 or not replacement:
+        race = weights / exponential(ctx.key(), weights.shape, weights.dtype)
+        if num_samples == 1:
+            return jnp.argmax(race, axis=-1, keepdims=True)
+        return jax.lax.top_k(race, num_samples)[1]
+    cumulative = jnp.cumsum(weights, axis=-1)
+    total = cumulative[..., -1:]
+    # Below the total in spite of rounding, or the search would run past the last weight that is not zero.
+    below = jnp.nextafter(total, jnp.zeros_like(total))
+    draw = jnp.minimum(unit_uniform(ctx.key(), ctx.out_shape, weights.dtype) * total, below)
+    if weights.shape[-1] * draw.size <= MAX_COMPARISONS:
+        return jnp.sum(cumulative[..., None, :] <= draw[..., None], axis=-1, dtype=jnp.int32)
+    rows = (-1, weights.shape[-1]), (-1, num_samples)
+    found = jax.vmap(lambda c, d: jnp.searchsorted(c, d, side="right"))(
+        cumulative.reshape(rows[0]), draw.reshape(rows[1]))
+    return found.reshape(ctx.out_shape)
+
+
+@lower("aten::poisson")
+def aten_poisson(ctx: RuleContext, self: Array, generator: None = None) -> Array:
+    """aten::poisson(Tensor self, Generator? generator=None) -> Tensor"""
+    return jax.random.poisson(ctx.key(), self.astype(np.float32), self.shape, jnp.int32)
+
+
+@lower("aten::binomial")
+def aten_binomial(ctx: RuleContext, count: Array, prob: Array, generator: None = None) -> Array:
+    """aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
+    return jax.random.binomial(ctx.key(), widen(count), widen(prob), ctx.out_shape)
+
+
+@lower("aten::_standard_gamma")
+def aten__standard_gamma(ctx: RuleContext, self: Array, generator: None = None) -> Array:
+    """aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
+    alpha = widen(self)
+    # Tiny shapes underflow to zero, which no density allows.
+    return jnp.maximum(jax.random.gamma(ctx.key(), alpha, alpha.shape, alpha.dtype), np.finfo(alpha.dtype).tiny)
+
+
+@lower("aten::_standard_gamma_grad")
+def aten__standard_gamma_grad(ctx: RuleContext, self: Array, output: Array) -> Array:
+    """aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
+    return jax.lax.random_gamma_grad(widen(self), widen(output))
+
+
+@lower("aten::_sample_dirichlet")
+def aten__sample_dirichlet(ctx: RuleContext, self: Array, generator: None = None) -> Array:
+    """aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor"""
+    alpha = widen(self)
+    # Normalised in the logarithm: the gammas of tiny shapes underflow.
+    return jax.nn.softmax(jax.random.loggamma(ctx.key(), alpha, alpha.shape, alpha.dtype), axis=-1)

@@ -1,0 +1,77 @@
+"""The one table from an aten operator to the JAX function that computes it.
+
+Rules are keyed by the *functional* overload, ``"aten::add.Tensor"`` (a default overload has no suffix). In-place and ``out=``
+forms are derived from them by the recorder and never written here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_KEY = re.compile(r"^[a-z_0-9]+::[A-Za-z_0-9]+(\.[A-Za-z_0-9]+)?$")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One registered lowering.
+
+    ``dynamic`` rules have outputs whose shapes depend on values: they get concrete arrays and may read them.
+    """
+
+    key: str
+    function: Callable[..., Any]
+    dynamic: bool
+    where: str
+
+
+RULES: dict[str, Rule] = {}
+
+
+def _register(key: str, function: Callable[..., Any], dynamic: bool) -> None:
+    if not _KEY.match(key):
+        raise ValueError(f"{key!r} is not of the form namespace::operator[.overload]")
+    code = getattr(function, "__code__", None)
+    where = f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+    if key in RULES:
+        raise ValueError(f"{key} is registered twice: at {RULES[key].where} and at {where}")
+    RULES[key] = Rule(key, function, dynamic, where)
+
+
+def lower(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as the rule of each key.
+
+    Raises:
+        ValueError: a malformed key, or one that already has a rule (both places are named).
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for key in keys:
+            _register(key, function, dynamic=False)
+        return function
+
+    return decorate
+
+
+def lower_dynamic(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a rule whose output shapes depend on values; it is called with concrete arrays, outside of any trace."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for key in keys:
+            _register(key, function, dynamic=True)
+        return function
+
+    return decorate
+
+
+def lower_table(table: Mapping[str, Any], make: Callable[[Any], Callable[..., Any]], keys: Iterable[str] = ()) -> None:
+    """Register a family of rules that differ only in the function they call: ``make(table[key])`` is the rule of ``key``."""
+    for key, value in table.items():
+        _register(key, make(value), dynamic=False)
+
+
+def find(key: str) -> Rule | None:
+    """The rule of a functional overload, or None."""
+    return RULES.get(key)

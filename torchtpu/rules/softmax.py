@@ -1,0 +1,59 @@
+"""Softmax and its logarithm, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from torchtpu.rules._numbers import canonical_dim, cast
+from torchtpu.rules.context import RuleContext, opmath
+from torchtpu.rules.registry import lower
+
+
+def _shifted(x: Array, dim: int) -> tuple[Array, int | None]:
+    """``x`` in its compute dtype, less its maximum along ``dim`` (None for a 0-d array)."""
+    x = cast(x, opmath(x.dtype))
+    if x.size == 0:
+        return x, None if x.ndim == 0 else canonical_dim(dim, x.ndim)
+    axis = None if x.ndim == 0 else canonical_dim(dim, x.ndim)
+    return x - jnp.max(x, axis, keepdims=True), axis
+
+
+@lower("aten::_softmax")
+def aten__softmax(ctx: RuleContext, self: Array, dim: int, half_to_float: bool) -> Array:
+    """aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    shifted, axis = _shifted(self, dim)
+    weights = jnp.exp(shifted)
+    return weights / jnp.sum(weights, axis, keepdims=True)
+
+
+@lower("aten::_log_softmax")
+def aten__log_softmax(ctx: RuleContext, self: Array, dim: int, half_to_float: bool) -> Array:
+    """aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
+    shifted, axis = _shifted(self, dim)
+    return shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis, keepdims=True))
+
+
+@lower("aten::_softmax_backward_data")
+def aten__softmax_backward_data(
+    ctx: RuleContext, grad_output: Array, output: Array, dim: int, input_dtype: Any
+) -> Array:
+    """aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    wide = opmath(output.dtype)
+    grad, out = cast(grad_output, wide), cast(output, wide)
+    axis = None if out.ndim == 0 else canonical_dim(dim, out.ndim)
+    weighted = grad * out
+    return weighted - out * jnp.sum(weighted, axis, keepdims=True)
+
+
+@lower("aten::_log_softmax_backward_data")
+def aten__log_softmax_backward_data(
+    ctx: RuleContext, grad_output: Array, output: Array, dim: int, input_dtype: Any
+) -> Array:
+    """aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
+    wide = opmath(output.dtype)
+    grad, out = cast(grad_output, wide), cast(output, wide)
+    axis = None if out.ndim == 0 else canonical_dim(dim, out.ndim)
+    return grad - jnp.exp(out) * jnp.sum(grad, axis, keepdims=True)

@@ -1,0 +1,192 @@
+"""What the C++ core asks of Python. One method for each question; everything heavy is imported when it is first asked.
+
+The core calls with the GIL and without its own lock. Method names are those in csrc/device/Host.h and csrc/record/Lowering.h.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+from torchtpu import errors, flags
+from torchtpu.runtime.counters import counters
+from torchtpu.runtime.user_code import stack_level, user_line
+
+
+class FallbackWarning(UserWarning):
+    """An operator ran on the CPU, because it has neither a rule nor a decomposition."""
+
+
+class Bridge:
+    """Answers for the core. There is one, made at registration."""
+
+    def __init__(self, core: Any) -> None:
+        self.core = core
+        self.devices: list[Any] = []
+        self.kind = ""
+        self._starting = threading.RLock()
+
+    # ---- starting ----
+
+    def start(self, device: int, forked: bool) -> None:
+        if forked:
+            raise errors.ForkedProcessError(what=f"tpu:{device}")
+        with self._starting:
+            if not self.devices:
+                self._start()
+        if not 0 <= device < len(self.devices):
+            raise errors.DeviceIndexError(
+                index=device, count=len(self.devices),
+                fix="Set TORCHTPU_CPU_DEVICES to emulate several." if self.kind == "cpu" else "Use an index that exists.")
+
+    def _start(self) -> None:
+        from torchtpu.runtime import platform, step_hooks, transfers
+
+        started = platform.start()
+        self.core.set_eager_mode(("fused", "strict", "debug").index(flags.get("TORCHTPU_EAGER_MODE")))
+        self.core.set_max_nodes(flags.get("TORCHTPU_MAX_NODES"))
+        self.core.set_max_programs(flags.get("TORCHTPU_MAX_PROGRAMS"))
+        self.core.set_upload_type(transfers.Upload)
+        step_hooks.install(self.core)
+        self.kind, self.devices = started.kind, started.devices
+        self.core.set_available(True)
+        self.core.set_started(len(self.devices))
+
+    # ---- waiting and memory ----
+
+    def synchronize(self, device: int) -> None:
+        from torchtpu.runtime import in_flight
+
+        if not self.devices:
+            return
+        self.core.flush_all(device, "synchronize", True)
+        in_flight.wait(device)
+
+    def query_device(self, device: int) -> bool:
+        from torchtpu.runtime import in_flight
+
+        if self.devices:
+            self.core.flush_all(device, "query", True)
+        return in_flight.is_idle(device)
+
+    def memory_info(self, device: int) -> tuple[int, int]:
+        from torchtpu.runtime import memory
+
+        self.start(device, self.core.in_bad_fork())
+        return memory.info(self.devices[device])
+
+    def empty_cache(self) -> None:
+        """XLA frees memory as soon as nothing refers to it; there is nothing to give back beyond that."""
+
+    def record_event(self, event: int, device: int, timed: bool) -> int:
+        from torchtpu.runtime import in_flight
+
+        self.start(device, self.core.in_bad_fork())
+        self.core.flush_all(device, "event", True)
+        return in_flight.record_event(event, device, timed)
+
+    def destroy_event(self, event: int) -> None:
+        from torchtpu.runtime import in_flight
+
+        in_flight.destroy_event(event)
+
+    def query_event(self, event: int) -> bool:
+        from torchtpu.runtime import in_flight
+
+        return in_flight.query_event(event)
+
+    def synchronize_event(self, event: int) -> None:
+        from torchtpu.runtime import in_flight
+
+        in_flight.synchronize_event(event)
+
+    def elapsed_ms(self, first: int, second: int) -> float:
+        from torchtpu.runtime import in_flight
+
+        return in_flight.elapsed_ms(first, second)
+
+    # ---- lowering ----
+
+    def describe(self, name: str) -> Any:
+        from torchtpu.graph.roles import describe
+
+        return describe(name)
+
+    def resolve(self, name: str, arguments: list[Any], buffers: list[Any]) -> Any:
+        import jax
+
+        from torchtpu.graph.resolve import resolve
+
+        with jax.enable_x64(True):
+            return resolve(name, arguments, buffers)
+
+    def compile(self, sent: dict[str, Any]) -> Any:
+        from torchtpu.graph.program import RecordedProgram
+        from torchtpu.runtime import executables
+
+        program = RecordedProgram.parse(sent)
+        return executables.build(program, self.devices[program.device])
+
+    def launch(self, executable: Any, arguments: list[Any], device: int) -> list[Any]:
+        from torchtpu.runtime import executables, in_flight
+
+        outputs = executables.launch(executable, arguments, self.devices[device])
+        in_flight.note_launch(device, outputs.pop())
+        in_flight.last_outputs[device] = outputs if self.core.eager_mode() == 2 else []
+        return outputs
+
+    def keep_abstract(self, sent: dict[str, Any]) -> None:
+        from torchtpu.graph.program import RecordedProgram
+        from torchtpu.runtime import executables
+
+        executables.last_abstract = RecordedProgram.parse(sent)
+
+    def run_dynamic(self, lowered: Any, arrays: list[Any], numbers: list[Any], device: int) -> list[Any]:
+        from torchtpu.runtime import dynamic
+
+        return dynamic.run(lowered, arrays, numbers, self.devices[device])
+
+    def check(self, op: str, device: int) -> None:
+        from torchtpu.runtime import debug
+
+        debug.check(op, device)
+
+    # ---- moving data ----
+
+    def upload(self, view: memoryview, dtype: Any, shape: tuple[int, ...], device: int, owner: Any) -> Any:
+        from torchtpu import dtypes
+        from torchtpu.runtime import transfers
+
+        return transfers.upload(view, dtypes.to_numpy(dtype), shape, self.devices[device], owner)
+
+    def download(self, array: Any, view: memoryview) -> None:
+        from torchtpu.runtime import transfers
+
+        transfers.download(array, view)
+
+    def to_device(self, array: Any, device: int) -> Any:
+        from torchtpu.runtime import transfers
+
+        self.start(device, self.core.in_bad_fork())
+        return transfers.to_device(array, self.devices[device])
+
+    # ---- telling ----
+
+    def note_sync(self, what: str) -> None:
+        counters.syncs[user_line()] += 1
+
+    def note_fallback(self, op: str) -> None:
+        policy = flags.get("TORCHTPU_FALLBACK")
+        if policy == "error":
+            raise errors.MissingRuleError(op=op)
+        if policy == "warn" and op not in counters.fallbacks:
+            warnings.warn(
+                f"{op} has no rule and no decomposition: it runs on the CPU, and everything recorded before it had to be run first. "
+                "Said once an operator; torchtpu.inspect.counters() counts them.",
+                FallbackWarning, stacklevel=stack_level())
+        counters.fallbacks[op] += 1
+
+    def raise_error(self, name: str, fields: str) -> None:
+        pairs = (field.partition("=") for field in fields.split("\x1f"))
+        raise getattr(errors, name)(**{key: value for key, _, value in pairs})

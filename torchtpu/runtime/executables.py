@@ -1,0 +1,200 @@
+"""From a recorded program to a running executable: the disk cache, compiling, and launching."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform as host
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import torch
+from jax.experimental import serialize_executable
+
+import torchtpu
+from torchtpu import flags
+from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError
+from torchtpu.graph.program import RecordedProgram
+from torchtpu.runtime import memory
+from torchtpu.runtime.counters import ProgramRecord, counters
+from torchtpu.runtime.disk_cache import DiskCache, default_directory
+
+_MEMORY_FIELDS = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes", "alias_size_in_bytes")
+_CHECKED_BYTES = 64 << 20  # smaller needs are not worth asking the device for its free memory
+
+
+@dataclass
+class Executable:
+    """A compiled program. ``memory``: argument, output, temp and alias bytes of one launch."""
+
+    call: Any
+    used_inputs: list[int]
+    memory: dict[str, int]
+    program: RecordedProgram
+
+    @property
+    def transient_bytes(self) -> int:
+        """Bytes needed while it runs, beyond its arguments and outputs."""
+        return self.memory["temp_bytes"]
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes that a launch allocates beyond its arguments."""
+        return max(self.memory["output_bytes"] + self.memory["temp_bytes"] - self.memory["alias_bytes"], 0)
+
+
+last_executable: Executable | None = None
+last_abstract: RecordedProgram | None = None
+
+
+def build(program: RecordedProgram, device: jax.Device) -> Executable:
+    """Load the program from disk, or compile it and store it there.
+
+    Raises:
+        CompileError: XLA refused it. Nothing ran.
+    """
+    global last_executable
+    start = time.perf_counter()
+    executable = _load(program, device)
+    source = "disk"
+    if executable is None:
+        source = "compiled"
+        executable = _compile(program, device)
+        counters.compiles += 1
+        counters.compile_s += time.perf_counter() - start
+    else:
+        counters.disk_hits += 1
+    counters.programs.append(ProgramRecord(
+        program.key, program.reason, len(program.nodes), program.fills, source, time.perf_counter() - start, executable.memory))
+    if not program.fills:
+        last_executable = executable
+    return executable
+
+
+def launch(executable: Executable, arguments: list[Any], device: jax.Device) -> list[jax.Array]:
+    """Run the program asynchronously; its outputs may be used at once. The last one is the token of its end.
+
+    Raises:
+        OutOfMemoryError: the device has too little free memory; found before anything was donated.
+        ExecutionError: the launch failed.
+    """
+    if executable.extra_bytes > _CHECKED_BYTES:
+        memory.require(executable.extra_bytes, device)
+    counters.launches += 1
+    try:
+        with jax.enable_x64(True):
+            return executable.call(*arguments)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" in str(error):
+            raise memory.out_of_memory(executable.extra_bytes, device) from error
+        raise ExecutionError(device=str(device), why=str(error).strip().split("\n")[0]) from error
+
+
+def lowered(program: RecordedProgram, device: Any) -> jax.stages.Lowered:
+    """The program in StableHLO, for a device or a sharding."""
+    sharding = device if isinstance(device, jax.sharding.Sharding) else jax.sharding.SingleDeviceSharding(device)
+    avals = [
+        jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding)
+        for a in (*program.leading_avals(), *program.input_avals())
+    ]
+    function = jax.jit(
+        program.function(), donate_argnums=program.donated_positions(), keep_unused=True, out_shardings=sharding)
+    with jax.enable_x64(True):
+        return function.trace(*avals).lower()
+
+
+def _compile(program: RecordedProgram, device: jax.Device) -> Executable:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # chosen by size, not by layout
+        stage = lowered(program, device)
+        try:
+            with jax.enable_x64(True):
+                compiled = stage.compile()
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" in str(error):
+                raise memory.out_of_memory(None, device) from error
+            raise CompileError(num_nodes=len(program.nodes), why=str(error).strip().split("\n")[0]) from error
+    executable = Executable(compiled, program.used_inputs(), _memory_of(compiled), program)
+    _store(executable, compiled, device)
+    return executable
+
+
+def _memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
+    analysis = compiled.memory_analysis()
+    return {
+        name.replace("_size_in_bytes", "_bytes"): int(getattr(analysis, name, 0) or 0) for name in _MEMORY_FIELDS
+    }
+
+
+# ---- the disk cache ----
+
+
+@functools.cache
+def _disk() -> DiskCache | None:
+    if not flags.get("TORCHTPU_CACHE"):
+        return None
+    return DiskCache(flags.get("TORCHTPU_CACHE_DIR") or default_directory(), flags.get("TORCHTPU_CACHE_MAX_BYTES"))
+
+
+@functools.cache
+def _fingerprint(device: jax.Device) -> str:
+    """Everything beside the program that an executable depends on."""
+    sources = hashlib.sha256()
+    root = Path(torchtpu.__file__).parent
+    for path in sorted([*root.glob("rules/*.py"), *root.glob("graph/*.py")]):
+        sources.update(path.read_bytes())
+    facts = {
+        "torchtpu": torchtpu.__version__, "jax": jax.__version__, "jaxlib": jax.lib.__version__, "torch": torch.__version__,
+        "sources": sources.hexdigest(), "device": device.device_kind, "platform": device.client.platform_version,
+        "machine": host.machine(), "cpu": _cpu_features(), "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "libtpu": os.environ.get("LIBTPU_INIT_ARGS", ""), "precision": str(jax.config.jax_default_matmul_precision),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _cpu_features() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return host.processor()
+    return next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "")
+
+
+def _disk_key(program: RecordedProgram, device: jax.Device) -> str:
+    return hashlib.sha256(f"{_fingerprint(device)} {device.id} {program.key}".encode()).hexdigest()
+
+
+def _store(executable: Executable, compiled: jax.stages.Compiled, device: jax.Device) -> None:
+    disk = _disk()
+    if disk is None:
+        return
+    payload, _, _ = serialize_executable.serialize(compiled)
+    header = {"memory": executable.memory, "num_nodes": len(executable.program.nodes), "reason": executable.program.reason}
+    disk.put(_disk_key(executable.program, device), header, payload)
+
+
+def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
+    disk = _disk()
+    entry = disk.get(_disk_key(program, device)) if disk is not None else None
+    if entry is None:
+        return None
+    header, payload = entry
+    num_arguments = len(program.leading_avals()) + len(program.used_inputs())
+    inputs = jax.tree.structure((tuple(range(num_arguments)), {}))
+    outputs = jax.tree.structure(list(range(len(program.outputs) + 1)))
+    try:
+        call = serialize_executable.deserialize_and_load(
+            payload, inputs, outputs, backend=device.client, execution_devices=[device])
+    except (jax.errors.JaxRuntimeError, ValueError, EOFError) as error:
+        warnings.warn(f"a cached program could not be loaded and is compiled again: {error}", stacklevel=2)
+        return None
+    return Executable(call, program.used_inputs(), header["memory"], program)
+
+
+__all__ = ["Executable", "OutOfMemoryError", "build", "launch", "lowered"]

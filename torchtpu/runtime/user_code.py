@@ -1,0 +1,34 @@
+"""Finding the line of the user's program that is responsible."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+_OURS = tuple(
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (sys.modules["torch"].__file__ or "", os.path.dirname(__file__))
+) if "torch" in sys.modules else ()
+
+
+def _is_library(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith("<") or name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost frame outside of PyTorch, JAX and torchtpu."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_library(frame):
+        frame = frame.f_back
+    return "unknown" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def stack_level() -> int:
+    """The ``stacklevel`` with which the caller's ``warnings.warn`` points at the user's line."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and _is_library(frame):
+        frame, level = frame.f_back, level + 1
+    return level
