@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 LAYERS, WIDTH, HEADS, CONTEXT = 4, 128, 4, 64
-VOCABULARY = 1024
+VOCABULARY = 2048
 BATCH = 16
 STEPS = 400
 READ_EVERY = 20  # steps between two looks at the loss: each look waits for the device
@@ -29,7 +29,7 @@ CLIP = 1.0
 
 
 def load_text():
-    text = "\n".join(topics.values())
+    text = " ".join("\n".join(topics.values()).split())
     pieces = re.findall(r" ?\w+|\s+|.", text)
     letters = sorted(set(text))
     common = [piece for piece, _ in Counter(p for p in pieces if len(p) > 1).most_common(VOCABULARY - len(letters))]

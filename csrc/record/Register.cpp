@@ -140,19 +140,27 @@ const std::unordered_set<std::string>& recorded_composites() {
       "aten::conj_physical_",
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+      "aten::_fused_rms_norm",
+      "aten::_fused_rms_norm_backward",
+      "aten::_thnn_fused_gru_cell",
+      "aten::_thnn_fused_gru_cell_backward",
+      "aten::_thnn_fused_lstm_cell",
+      "aten::_thnn_fused_lstm_cell_backward_impl",
   };
   return *names;
 }
 
 bool is_recorded(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  if (name.rfind("aten::", 0) != 0 || op.hasKernelForDispatchKey(kKey) ||
-      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+  if (name.rfind("aten::", 0) != 0 || op.hasKernelForDispatchKey(kKey)) {
     return false;
   }
+  if (recorded_composites().count(name) != 0) {
+    return true;
+  }
   // Structured operators have generated kernels that win over a fallback, so each is registered explicitly.
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || name.rfind("aten::_foreach_", 0) == 0 ||
-      recorded_composites().count(name) != 0;
+  return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+      (op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || name.rfind("aten::_foreach_", 0) == 0);
 }
 
 torch::Library& library() {

@@ -43,6 +43,8 @@ from torchtpu.device.random import (
 )
 from torchtpu.device.streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
+_initialized = True  # asked by activation checkpointing, which would not save our random state otherwise
+
 
 def _is_in_bad_fork() -> bool:
     from torchtpu import _C

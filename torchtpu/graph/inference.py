@@ -73,7 +73,7 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
             positional = [fake for fake, argument in zip(fakes, schema, strict=True) if not argument.kwarg_only]
             keywords = {
                 argument.name: fake for fake, argument in zip(fakes, schema, strict=True)
-                if argument.kwarg_only and fake is not None
+                if argument.kwarg_only and (fake is not None or not argument.has_default_value())
             }
             result = op(*positional, **keywords)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:

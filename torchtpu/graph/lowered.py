@@ -57,10 +57,15 @@ class Lowered:
     slot_dtypes: tuple[np.dtype, ...]
     outputs: tuple[Output, ...]
     writes: tuple[Write, ...]
+    returned: tuple[bool, ...] = ()  # for every return of the rule, lists flattened: whether it is a tensor
 
     def __call__(self, bases: Sequence[jax.Array | None], numbers: Sequence[jax.Array], words: jax.Array | None) -> tuple:
         values = self._values(bases)
         results = self._apply(values, numbers, words)
+        if len(results) != len(self.outputs) + len(self.writes):
+            raise RuleError(op=self.op, what=(
+                f"its rule returned {len(results)} arrays where {len(self.outputs)} outputs and {len(self.writes)} new values "
+                "of arguments were expected"))
         fresh = [_in_memory_order(self._checked(r, o), o.order) for r, o in zip(results, self.outputs, strict=False)]
         for write, result in zip(self.writes, results[len(self.outputs):], strict=True):
             values[write.buffer] = self._written(values[write.buffer], write, result)
@@ -107,9 +112,14 @@ class Lowered:
             results = self.function(context, *arguments[:split], **dict(zip(self.keywords, arguments[split:], strict=True)))
         except (TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
             raise RuleError(op=self.op, what=f"its rule failed with {type(error).__name__}: {error}") from error
-        return [r for r in _flatten(results) if r is not None]
+        flat = _flatten(results)
+        if len(flat) == len(self.returned):  # None and sizes are known already
+            flat = [r for r, is_tensor in zip(flat, self.returned, strict=True) if is_tensor]
+        return [r for r in flat if not isinstance(r, int)]
 
-    def _checked(self, result: jax.Array, output: Output) -> jax.Array:
+    def _checked(self, result: jax.Array | None, output: Output) -> jax.Array:
+        if result is None:  # PyTorch allocates it although nobody asked for it
+            return jnp.zeros(output.shape, output.dtype)
         result = jnp.asarray(result)
         if tuple(result.shape) != output.shape:
             raise RuleError(op=self.op, what=f"its rule returned shape {tuple(result.shape)} where {output.shape} was expected")

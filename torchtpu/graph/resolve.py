@@ -26,6 +26,10 @@ from torchtpu.rules.context import RuleContext, opmath
 
 _PRECISIONS = {"highest": jax.lax.Precision.HIGHEST, "high": jax.lax.Precision.HIGH, "medium": jax.lax.Precision.DEFAULT}
 _SLOT_CLASSES = {"float32": 0, "float64": 1, "int64": 2, "complex64": 3, "complex128": 4}
+# Operators that write arguments without saying so in their schema, if `training` is set.
+_HIDDEN_WRITES = {
+    "aten::native_batch_norm": ("aten::_native_batch_norm_legit_functional", ("running_mean", "running_var")),
+}
 Buffer = tuple[torch.dtype | None, tuple[int, ...] | None, int]  # dtype and shape of the value (None: no value), bytes
 
 
@@ -52,12 +56,13 @@ class Call:
     functional: torch._ops.OpOverload
     arguments: list[Any]
     buffers: list[Buffer]
+    written_names: tuple[str, ...]  # in the order in which the functional form returns their new values
 
     @property
     def written(self) -> list[TensorArgument]:
-        """Tensors that the operator writes, in the order in which the functional form returns their new values."""
+        """Tensors that the operator writes, in the order of ``written_names``."""
         by_name = {a.name: v for a, v in zip(self.op._schema.arguments, self.arguments, strict=True)}
-        return [t for name in written_arguments(self.op) for t in leaves([by_name[name]]) if isinstance(t, TensorArgument)]
+        return [t for name in self.written_names for t in leaves([by_name[name]]) if isinstance(t, TensorArgument)]
 
     @property
     def rule_arguments(self) -> tuple[list[Any], tuple[str, ...]]:
@@ -77,9 +82,9 @@ def resolve(name: str, sent: list[Any], buffers: list[Buffer]) -> Answer:
         MissingRuleError: nothing can compute the operator, and the CPU fallback is off.
     """
     op = overload(name)
-    functional = functional_overload(op) or op
     arguments = [parse(value, str(a.real_type)) for value, a in zip(sent, op._schema.arguments, strict=True)]
-    call = Call(op, functional, arguments, buffers)
+    functional, written = _functional_form(op, arguments)
+    call = Call(op, functional, arguments, buffers, written)
     try:
         inferred = infer(op, arguments)
     except NotInferable as reason:
@@ -88,6 +93,16 @@ def resolve(name: str, sent: list[Any], buffers: list[Buffer]) -> Answer:
     if resizes:
         return Answer("resize", resizes=resizes, reads=[False] * len(buffers))
     return _Resolution(call, inferred).answer()
+
+
+def _functional_form(op: torch._ops.OpOverload, arguments: list[Any]) -> tuple[torch._ops.OpOverload, tuple[str, ...]]:
+    """The overload that has the rule, and the arguments that are written."""
+    hidden = _HIDDEN_WRITES.get(key_of(op))
+    if hidden is not None:
+        by_name = {a.name: v for a, v in zip(op._schema.arguments, arguments, strict=True)}
+        if by_name["training"] and all(by_name[name] is not None for name in hidden[1]):
+            return overload(hidden[0]), hidden[1]
+    return functional_overload(op) or op, written_arguments(op)
 
 
 def _without_inference(call: Call, reason: NotInferable) -> Answer:
@@ -117,6 +132,7 @@ class _Resolution:
         self.result = Answer("node", reads=[False] * len(call.buffers))
         self.outputs: list[Output] = []
         self.writes: list[Write] = []
+        self.returned: list[bool] = []
         self.inferred = inferred
 
     def answer(self) -> Answer:
@@ -129,7 +145,7 @@ class _Resolution:
         if choice.kind in ("fallback", "dynamic"):
             self.result.kind = "fallback"
             return self.result
-        lowered = _lower(self.call, choice, tuple(self.outputs), tuple(self.writes))
+        lowered = _lower(self.call, choice, tuple(self.outputs), tuple(self.writes), tuple(self.returned))
         self.result.lowering = lowered
         self.result.slots = _slots(lowered)
         self.result.random = choice.random
@@ -160,6 +176,7 @@ class _Resolution:
         raise RuleError(op=key_of(self.call.op), what="returns an alias of none of its arguments")
 
     def _new(self, value: Any) -> tuple:
+        self.returned += [isinstance(v, torch.Tensor) for v in (value if isinstance(value, list | tuple) else [value])]
         if value is None:
             return ("undefined",)
         if isinstance(value, torch.Tensor):
@@ -196,6 +213,7 @@ class _Resolution:
             if covers:
                 dtype, shape = tensor.dtype, tuple(tensor.sizes[d] for d in order or ())
                 order = None if order == tuple(range(len(tensor.sizes))) else order
+            self.returned.append(True)
             self.writes.append(Write(tensor.buffer, view, covers, order if covers else None, tensor.conjugate, tensor.negative))
             shapes[tensor.buffer] = (dtype, shape)
         self.result.mutations = [(buffer, dtype, shape) for buffer, (dtype, shape) in shapes.items()]
@@ -219,7 +237,8 @@ def _overwritten(op: torch._ops.OpOverload) -> set[str]:
     return {a.name for a, only in zip(op._schema.arguments, description.write_only, strict=True) if only}
 
 
-def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tuple[Write, ...]) -> Lowered:
+def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tuple[Write, ...],
+           returned: tuple[bool, ...] = ()) -> Lowered:
     arguments, keywords = call.rule_arguments
     common = promotion.common_dtype(_promoting(call))
     common_numpy = dtypes.to_numpy(common)
@@ -235,7 +254,7 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
     return Lowered(
         op=key_of(call.op), function=choice.function, context=context, arguments=arguments, keywords=keywords,
         buffers=tuple(_blank(call, index) for index in range(len(call.buffers))),
-        slot_dtypes=(opmath(common_numpy),) * num_slots, outputs=outputs, writes=writes)
+        slot_dtypes=(opmath(common_numpy),) * num_slots, outputs=outputs, writes=writes, returned=returned)
 
 
 def _promoting(call: Call) -> list[Any]:
