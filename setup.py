@@ -18,7 +18,7 @@ CORE = CppExtension(
     "torchtpu._C",
     SOURCES,
     include_dirs=[str(ROOT)],
-    extra_compile_args=["-std=c++17", "-O2", "-g0", "-fvisibility=default", "-Wall"],
+    extra_compile_args=["-std=c++17", "-O2", "-g0", "-fvisibility=hidden", "-Wall"],
 )
 
 # `make setup` installs the Python part first and builds the core in place after it: pip would build in a folder that it

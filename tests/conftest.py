@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import difflib
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+# Before anything imports torch: the device is emulated, silent fallbacks fail, and no cache outlives the run.
+os.environ["TORCHTPU_PLATFORM"] = "cpu"
+os.environ["TORCHTPU_FALLBACK"] = "error"
+_cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
+os.environ["TORCHTPU_CACHE_DIR"] = _cache.name
+
+import pytest  # noqa: E402 - it may load plug-ins that import torch
 
 GOLDENS = Path(__file__).parent / "golden"
 

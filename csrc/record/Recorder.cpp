@@ -73,12 +73,13 @@ bool in_backward() {
 
 // Grad mode is on inside a backward pass that keeps no graph: activation checkpointing is recomputing forward work.
 bool recomputing() {
-  return in_backward() && at::GradMode::is_enabled() && !torch::autograd::get_current_graph_task_keep_graph();
+  return at::GradMode::is_enabled() && !torch::autograd::get_current_graph_task_keep_graph();
 }
 
+// Asked inside a backward pass.
 bool is_accumulating(const OpInfo& op) {
   static const uint64_t add = hash_text("aten::add_.Tensor");
-  if (op.hash != add || !in_backward()) {
+  if (op.hash != add) {
     return false;
   }
   auto node = torch::autograd::get_current_node();
@@ -177,9 +178,6 @@ void finish(Program* wanted, uint64_t serial, const char* reason) {
 
 // The boundaries that depend on what is about to be recorded.
 void cross_boundaries(Issuer& issuer) {
-  if (issuer.optimizer_depth != 0 || in_backward()) {
-    return;
-  }
   if (issuer.step_done) {
     issuer.step_done = false;
     issuer.accumulated = false;
@@ -190,36 +188,44 @@ void cross_boundaries(Issuer& issuer) {
   }
 }
 
+at::Tensor new_tensor(const OutputMeta& meta, TpuBuffer* buffer) {
+  return meta.contiguous ? make_contiguous_tensor(buffer, meta.dtype, meta.sizes)
+                         : make_tensor(buffer, meta.dtype, meta.sizes, meta.strides);
+}
+
+c10::IValue make_return(
+    const ReturnSpec& spec, const Call& call, const Signature& signature, const std::vector<TpuBuffer*>& fresh) {
+  switch (spec.kind) {
+    case ReturnSpec::kNew:
+      return new_tensor(signature.outputs[spec.index], fresh[spec.index]);
+    case ReturnSpec::kArg:
+      return call.arg(spec.index);
+    case ReturnSpec::kInt:
+      return spec.index;
+    case ReturnSpec::kUndefined:
+      return at::Tensor();
+    case ReturnSpec::kNewList:
+      break;
+  }
+  c10::List<at::Tensor> list;
+  for (int64_t i = spec.index; i < spec.index + spec.count; ++i) {
+    list.push_back(new_tensor(signature.outputs[i], fresh[i]));
+  }
+  return list;
+}
+
 void push_results(
-    torch::jit::Stack* stack, const Call& call, const Signature& signature, std::vector<TpuBuffer*>& fresh) {
+    torch::jit::Stack* stack, const Call& call, const Signature& signature, const std::vector<TpuBuffer*>& fresh) {
+  if (signature.returns.size() == 1) { // nearly always: nothing to allocate
+    c10::IValue result = make_return(signature.returns[0], call, signature, fresh);
+    torch::jit::drop(*stack, call.op->args.size());
+    stack->push_back(std::move(result));
+    return;
+  }
   std::vector<c10::IValue> results;
-  auto tensor = [&](uint32_t index) {
-    const OutputMeta& meta = signature.outputs[index];
-    return meta.contiguous ? make_contiguous_tensor(fresh[index], meta.dtype, meta.sizes)
-                           : make_tensor(fresh[index], meta.dtype, meta.sizes, meta.strides);
-  };
+  results.reserve(signature.returns.size());
   for (const ReturnSpec& spec : signature.returns) {
-    switch (spec.kind) {
-      case ReturnSpec::kNew:
-        results.emplace_back(tensor(spec.index));
-        break;
-      case ReturnSpec::kArg:
-        results.emplace_back(call.arg(spec.index));
-        break;
-      case ReturnSpec::kInt:
-        results.emplace_back(spec.index);
-        break;
-      case ReturnSpec::kUndefined:
-        results.emplace_back(at::Tensor());
-        break;
-      case ReturnSpec::kNewList: {
-        c10::List<at::Tensor> list;
-        for (uint32_t i = 0; i < spec.count; ++i) {
-          list.push_back(tensor(spec.index + i));
-        }
-        results.emplace_back(std::move(list));
-      }
-    }
+    results.push_back(make_return(spec, call, signature, fresh));
   }
   torch::jit::drop(*stack, call.op->args.size());
   for (c10::IValue& result : results) {
@@ -257,8 +263,11 @@ class Recording {
     prepare(call);
     ensure_started(call.device);
     Issuer& issuer = current_issuer();
-    cross_boundaries(issuer);
-    const bool recomputed = recomputing();
+    const bool backward = in_backward();
+    if (!backward && issuer.optimizer_depth == 0) {
+      cross_boundaries(issuer);
+    }
+    const bool recomputed = backward && recomputing();
     Signature* signature = nullptr;
     while (signature == nullptr || signature->kind == Signature::kResize) {
       signature = attempt(issuer, recomputed);
@@ -276,7 +285,7 @@ class Recording {
       return;
     }
     push_results(call.stack, call, *signature, scratch_->fresh);
-    if (is_accumulating(*call.op)) {
+    if (backward && is_accumulating(*call.op)) {
       issuer.accumulated = true;
     }
     finish_mode(issuer, call);

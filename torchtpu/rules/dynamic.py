@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from torchtpu.rules._numbers import canonical_dim, cast, index_dtype
 from torchtpu.rules.context import RuleContext
-from torchtpu.rules.indexing import Indices, aten_index_Tensor, is_mask, mask_positions, take_along, whole_indices
+from torchtpu.rules.indexing import Indices, aten_index_Tensor, is_mask, mask_positions, take_along
 from torchtpu.rules.registry import lower_dynamic
 from torchtpu.rules.shape import run_positions
 

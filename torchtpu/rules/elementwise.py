@@ -36,8 +36,9 @@ def _float_rule(function: Callable[[Any], Any]) -> Callable[[RuleContext, Array]
     return rule
 
 
-def _exp2(x: Array) -> Array:
-    return lax.exp2(x) if not is_complex(x.dtype) else jnp.exp(x * np.log(2.0))
+def exp2(x: Array) -> Array:
+    """Two to the power of ``x``, real or complex."""
+    return lax.exp2(x) if not is_complex(x.dtype) else jnp.exp(x * constant(np.log(2.0), x.dtype))
 
 
 def _reciprocal(x: Array) -> Array:
@@ -58,10 +59,13 @@ def _digamma(x: Array) -> Array:
 
 
 def zeta(x: Array, q: Array) -> Array:
-    """Hurwitz's zeta function with the poles where ATen has them."""
+    """Hurwitz's zeta function with the poles where ATen has them; exact down to ``q`` of -20."""
     x, q = jnp.broadcast_arrays(x, q)
     inf, nan = constant(np.inf, x.dtype), constant(np.nan, x.dtype)
-    value = jnp.where((q <= 0) & (q == jnp.floor(q)), inf, lax.zeta(x, q))
+    # XLA's series is too short to the left of zero, so its first terms are added up here.
+    head = sum(lax.pow(q + constant(k, q.dtype), -x) for k in range(20))
+    value = jnp.where(q < 0, head + lax.zeta(x, q + constant(20, q.dtype)), lax.zeta(x, q))
+    value = jnp.where((q <= 0) & (q == jnp.floor(q)), inf, value)
     return jnp.where(x == 1, inf, jnp.where(x < 1, nan, value))
 
 
@@ -75,7 +79,7 @@ def _sigmoid(x: Array) -> Array:
 
 FLOAT = {
     "aten::exp": jnp.exp,
-    "aten::exp2": _exp2,
+    "aten::exp2": exp2,
     "aten::expm1": jnp.expm1,
     "aten::log": jnp.log,
     "aten::log2": jnp.log2,

@@ -26,7 +26,7 @@ from torchtpu.rules._numbers import (
     truth,
 )
 from torchtpu.rules.context import RuleContext
-from torchtpu.rules.elementwise import zeta
+from torchtpu.rules.elementwise import exp2, zeta
 from torchtpu.rules.registry import lower, lower_table
 
 Prepare = Callable[..., list[Any]]
@@ -261,7 +261,7 @@ def aten_pow_Tensor_Scalar(ctx: RuleContext, self: Array, exponent: Scalar) -> A
         return lax.rsqrt(x)
     # A general power costs a logarithm and an exponential; ATen multiplies for small exponents as well.
     whole = not is_inexact(x.dtype) or (float(exponent).is_integer() and abs(exponent) <= 4)
-    if whole and exponent >= 0 or whole and is_inexact(x.dtype):
+    if whole and (exponent >= 0 or is_inexact(x.dtype)):
         return lax.integer_pow(x, int(exponent))
     return _power(x, cast(exponent, x.dtype))
 
@@ -270,4 +270,4 @@ def aten_pow_Tensor_Scalar(ctx: RuleContext, self: Array, exponent: Scalar) -> A
 def aten_ldexp_Tensor(ctx: RuleContext, self: Array, other: Array) -> Array:
     """aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor"""
     x, y = to_float(ctx, self, other)
-    return x * (lax.exp2(y) if not is_complex(y.dtype) else jnp.exp(y * np.log(2.0)))
+    return x * (exp2(y))

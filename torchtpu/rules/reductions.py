@@ -217,7 +217,7 @@ def aten_logsumexp(ctx: RuleContext, self: Array, dim: Dims, keepdim: bool = Fal
 
 
 def vector_norm(x: Array, ord: Scalar, dims: tuple[int, ...], keepdim: bool) -> Array:
-    """The ``ord``-norm over ``dims``; ``x`` must be in its compute dtype. An array as order takes the general formula."""
+    """The ``ord``-norm over ``dims`` of ``x`` in its compute dtype; an array as order takes the general formula."""
     if is_static(ord) and ord == 2 and is_complex(x.dtype):
         return jnp.sqrt(jnp.sum(lax.real(x * lax.conj(x)), dims, keepdims=keepdim))
     if is_static(ord) and ord == 2:

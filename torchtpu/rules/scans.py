@@ -22,8 +22,15 @@ def _scan_rule(scan: Callable[..., Array]) -> Callable[..., Array]:
     return rule
 
 
+def _complex_logaddexp(x: Array, y: Array) -> Array:
+    low, high = jnp.where(x.real < y.real, x, y), jnp.where(x.real < y.real, y, x)
+    return high + jnp.log1p(jnp.exp(low - high))
+
+
 def _logcumsumexp(x: Array, dim: int) -> Array:
-    return lax.cumlogsumexp(x, dim) if not jnp.iscomplexobj(x) else jnp.log(lax.cumsum(jnp.exp(x), dim))
+    if jnp.iscomplexobj(x):
+        return lax.associative_scan(_complex_logaddexp, x, axis=dim)
+    return lax.cumlogsumexp(x, dim)
 
 
 # Accumulated in the result's compute dtype.
