@@ -30,6 +30,7 @@ struct TpuAllocator final : public c10::DeviceAllocator {
   void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {} // XLA keeps arguments alive itself
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    ensure_exists(device);
     MemoryStats& now = MemoryStats::of(device);
     c10::CachingDeviceAllocator::DeviceStats stats;
     const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);

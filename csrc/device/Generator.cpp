@@ -49,8 +49,8 @@ void TpuGeneratorImpl::set_state(const c10::TensorImpl& state) {
       "Expected a tpu generator state of 16 bytes (seed, offset), got ", state.numel(), " bytes.");
   std::array<uint64_t, 2> words;
   std::memcpy(words.data(), state.data_dtype_initialized<uint8_t>(), kStateBytes);
+  set_offset(words[1]); // checks it, so that a wrong state changes nothing
   state_->seed = words[0];
-  set_offset(words[1]);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TpuGeneratorImpl::get_state() const {
@@ -92,11 +92,11 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
     }
     return all;
   }();
-  return (*generators)[device < 0 ? current_device() : device];
+  return (*generators)[resolve_device(c10::Device(c10::DeviceType::PrivateUse1, device))];
 }
 
 at::Generator new_generator(c10::DeviceIndex device) {
-  return at::make_generator<TpuGeneratorImpl>(device < 0 ? current_device() : device);
+  return at::make_generator<TpuGeneratorImpl>(resolve_device(c10::Device(c10::DeviceType::PrivateUse1, device)));
 }
 
 } // namespace tpu

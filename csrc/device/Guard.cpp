@@ -79,7 +79,9 @@ struct TpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     host().synchronize(stream.device_index());
   }
   void synchronizeDevice(const c10::DeviceIndex device) const override {
-    host().synchronize(device < 0 ? the_device : device);
+    const c10::DeviceIndex index = device < 0 ? the_device : device;
+    ensure_exists(index);
+    host().synchronize(index);
   }
 
   void record(
@@ -127,7 +129,9 @@ void set_current_device(c10::DeviceIndex device) {
 }
 
 c10::DeviceIndex resolve_device(c10::Device device) {
-  return device.has_index() ? device.index() : the_device;
+  const c10::DeviceIndex index = device.has_index() ? device.index() : the_device;
+  ensure_exists(index);
+  return index;
 }
 
 } // namespace tpu

@@ -9,6 +9,7 @@ namespace tpu {
 c10::DeviceIndex current_device();
 // Raises DeviceIndexError for a device that does not exist.
 void set_current_device(c10::DeviceIndex device);
-c10::DeviceIndex resolve_device(c10::Device device); // a missing index means the current device
+// A missing index means the current device. Raises DeviceIndexError for a device that does not exist.
+c10::DeviceIndex resolve_device(c10::Device device);
 
 } // namespace tpu

@@ -68,6 +68,13 @@ inline void ensure_started(c10::DeviceIndex device) {
   }
 }
 
+// Raises DeviceIndexError for a device that does not exist. The first one always does, so JAX need not start to tell.
+inline void ensure_exists(c10::DeviceIndex device) {
+  if (device > 0) {
+    ensure_started(device);
+  }
+}
+
 void note_started(); // from here on, forked children are marked
 
 } // namespace tpu

@@ -311,16 +311,15 @@ class Launch {
       args.append(draws);
     }
     for (uint32_t input : entry.used_inputs) {
-      args.append(settled(static_cast<PyObject*>(program_.inputs[input].array.object())));
+      auto* array = static_cast<PyObject*>(program_.inputs[input].array.object());
+      if (Py_TYPE(array) == upload_type()) { // still on its way: waited for
+        args.append(py::reinterpret_borrow<py::object>(array).attr("result")());
+      } else {
+        PyList_Append(args.ptr(), array);
+      }
     }
     MemoryStats::of(program_.device).note_transient(entry.transient_bytes);
     return call_bridge("launch", entry.executable, args, static_cast<int>(program_.device)).cast<py::list>();
-  }
-
-  // An upload still on its way is waited for.
-  static py::object settled(PyObject* array) {
-    auto object = py::reinterpret_borrow<py::object>(array);
-    return Py_TYPE(array) == upload_type() ? object.attr("result")() : object;
   }
 
   void commit(py::list results) {
@@ -328,9 +327,10 @@ class Launch {
     std::lock_guard<std::mutex> guard(recorder_lock());
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Value& value = program_.values[outputs_[i]];
-      Array array(results[i].cast<py::object>().release().ptr(), value.desc->num_bytes, program_.device);
       if (owns(value, outputs_[i])) {
-        value.buffer->set_array(value.desc, std::move(array));
+        PyObject* array = PyList_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
+        Py_INCREF(array);
+        value.buffer->set_array(value.desc, Array(array, value.desc->num_bytes, program_.device));
       }
     }
   }

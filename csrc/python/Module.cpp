@@ -146,6 +146,7 @@ void bind_device(py::module_& m) {
     num_started_devices = count;
     note_started();
   });
+  m.def("check_device", [](int device) { ensure_exists(static_cast<c10::DeviceIndex>(device)); });
   m.def("started", [] { return num_started_devices.load(); });
   m.def("in_bad_fork", &in_bad_fork);
   m.def("current_device", [] { return static_cast<int>(current_device()); });

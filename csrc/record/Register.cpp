@@ -78,6 +78,8 @@ bool has_compatible_shallow_copy_type(const at::Tensor& /*self*/, const at::Tens
   return from.device().is_cpu() || from.device().is_privateuseone();
 }
 
+void record_stream(at::Tensor& /*self*/, at::Stream /*stream*/) {} // XLA keeps the arguments of running programs alive
+
 [[noreturn]] at::Tensor pin_memory(const at::Tensor& /*self*/, std::optional<at::Device> /*device*/) {
   host().raise("InteropError", "what=pin_memory() was called on a tpu tensor\x1f" "fix=Only CPU tensors can be pinned.");
 }
@@ -189,6 +191,7 @@ void register_by_hand() {
   aten.impl("is_set_to", &at::native::is_set_to);
   aten.impl("equal", &equal);
   aten.impl("_pin_memory", &pin_memory);
+  aten.impl("record_stream", &record_stream);
   aten.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 

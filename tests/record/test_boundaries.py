@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,9 +44,9 @@ def test_a_plain_loop_is_one_program(count, reads, zero):
             optimizer.zero_grad()
         losses.append(loss.item() if reads else loss.detach())
     assert float(losses[-1]) < float(losses[0])
-    # The first step of a loop that zeroes in place has no gradients yet. The last step's gradients are still held when the loss is
-    # read after the loop, while those of the steps before it were dropped.
-    assert count.programs == 1 + (zero == "to_zero") + (zero == "before" and not reads)
+    # Zeroing in place: the first step has no gradients yet, and in the second a bias's still has the shape that `sum` gave it.
+    # The last step's gradients are held when the loss is read after the loop, while those of the steps before it were dropped.
+    assert count.programs == 1 + 2 * (zero == "to_zero") + (zero == "before" and not reads)
     assert count.fills <= 1
     assert count.launches <= (STEPS + 2)
 
@@ -185,14 +184,12 @@ def test_lbfgs_closure(count):
         loss.backward()
         return loss
 
-    first = float(optimizer.step(closure))
-    for _ in range(3):
-        optimizer.step(closure)
+    losses = [optimizer.step(closure).item() for _ in range(4)]
     early = count.programs
-    for _ in range(4):
-        last = float(optimizer.step(closure))
-    assert last < first
-    assert count.programs - early <= 2  # host reads cut it into parts, and the parts are the same from step to step
+    losses += [optimizer.step(closure).item() for _ in range(4)]
+    assert losses[-1] < losses[0]
+    assert early <= 20  # it reads several numbers in each iteration: the first ones differ, until its history is full
+    assert count.programs - early <= 2
 
 
 def test_gradient_accumulation(count):
@@ -242,17 +239,16 @@ def test_retain_graph(count):
 def test_inference_loop(count, reads):
     """Without reads, a repeated model is found by its parameters, so the loop neither grows nor recompiles."""
     model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(8, 8), nn.LayerNorm(8), nn.ReLU()))).to("tpu")
-    inputs = [torch.randn(4, 8).to("tpu") for _ in range(3)]
+    x = torch.randn(4, 8)
     results = []
     with torch.no_grad():
-        for x in itertools.islice(itertools.cycle(inputs), 30):
-            out = model(x)
+        for _ in range(30):
+            out = model(x.to("tpu"))
             results.append(out.sum().item() if reads else out)
     torch.tpu.synchronize()
-    assert count.programs <= (1 if reads else 3)
-    assert count.launches >= (30 if reads else 10)
-    if not reads:
-        assert torch.equal(results[0], results[3])
+    assert count.programs == (1 if reads else 2)  # two repetitions, then one at a time
+    assert count.launches >= 29
+    assert all(torch.equal(torch.as_tensor(results[0]), torch.as_tensor(r)) for r in results)
 
 
 def test_evaluation_between_epochs(count):
@@ -293,7 +289,7 @@ class Rounds:
 def test_everything_at_once(count, kind, reads):
     """Cosine schedule, clipping, dropout, autocast, AdamW."""
     model = mlp(dropout=0.1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1, **kind)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1, **kind)
     schedule = Rounds.cosine(optimizer)
     losses = []
     for x, y in batches(200):
@@ -306,8 +302,8 @@ def test_everything_at_once(count, kind, reads):
         schedule.step()
         losses.append(loss.item() if reads else loss.detach())
     assert float(losses[-1]) < float(losses[0])
-    assert count.programs <= 2
-    assert torchtpu.inspect.counters()["compiles"] + torchtpu.inspect.counters()["disk_hits"] <= 3
+    assert count.programs == 1 + (not reads)  # the last step's gradients are not dropped before its loss is read
+    assert torchtpu.inspect.counters()["compiles"] + torchtpu.inspect.counters()["disk_hits"] == count.programs + count.fills
 
 
 def test_warm_up_from_zero(count):

@@ -22,15 +22,20 @@ class DeviceProperties:
 
 
 def _index(device: Any) -> int:
-    """The index that a device, an integer, a string or None (current) names."""
+    """The index that a device, an integer, a string or None (current) names.
+
+    Raises:
+        DeviceIndexError: it does not exist, or belongs to a device of another type.
+    """
     if device is None:
         return _C.current_device()
-    if isinstance(device, int):
-        return device
-    device = torch.device(device)
-    if device.type != "tpu":
-        raise DeviceIndexError(f"expected a tpu device, got {device}. Pass an index or torch.device('tpu').")
-    return _C.current_device() if device.index is None else device.index
+    if not isinstance(device, int):
+        device = torch.device(device)
+        if device.type != "tpu":
+            raise DeviceIndexError(f"expected a tpu device, got {device}. Pass an index or torch.device('tpu').")
+        device = _C.current_device() if device.index is None else device.index
+    _C.check_device(device)
+    return device
 
 
 def _start(index: int) -> Any:

@@ -16,7 +16,7 @@ class _Generators(Sequence[torch.Generator]):
 
     def __getitem__(self, index: Any) -> Any:
         if not 0 <= index < len(self):
-            raise IndexError(index)
+            raise IndexError(index)  # ends iteration
         return _C.default_generator(index)
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ def initial_seed() -> int:
 
 def get_rng_state(device: Any = "tpu") -> torch.Tensor:
     """State of a device's generator, uint8[16] on the CPU."""
-    return default_generators[_index(device)].get_state()
+    return _C.default_generator(_index(device)).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -64,7 +64,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 def set_rng_state(new_state: torch.Tensor, device: Any = "tpu") -> None:
     """Set the state of a device's generator; ``new_state`` is uint8[16]."""
-    default_generators[_index(device)].set_state(new_state.cpu())
+    _C.default_generator(_index(device)).set_state(new_state.cpu())
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:

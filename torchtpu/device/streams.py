@@ -22,12 +22,19 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=torch.device("tpu", _index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """An event of a tpu device; ``enable_timing`` makes ``elapsed_time`` (milliseconds, host-observed) available."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        return super().__new__(
-            cls, device="tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
+
+class Event(torch.Event, metaclass=_EventType):
+    """An event of a tpu device; ``enable_timing`` makes ``elapsed_time`` (milliseconds, host-observed) available.
+
+    Makes a plain ``torch.Event``: PyTorch takes no other class where two events meet.
+    """
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> torch.Event:
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 class StreamContext:

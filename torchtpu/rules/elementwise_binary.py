@@ -7,7 +7,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import jax.scipy.special as jsp
-import numpy as np
 from jax import Array, lax
 
 from torchtpu.rules._numbers import (

@@ -156,9 +156,12 @@ class Bridge:
 
     def upload(self, view: memoryview, dtype: Any, shape: tuple[int, ...], device: int, owner: Any) -> Any:
         from torchtpu import dtypes
-        from torchtpu.runtime import transfers
+        from torchtpu.runtime import in_flight, transfers
 
-        return transfers.upload(view, dtypes.to_numpy(dtype), shape, self.devices[device], owner)
+        array = transfers.upload(view, dtypes.to_numpy(dtype), shape, self.devices[device], owner)
+        if owner is not None:
+            in_flight.note_launch(device, array.token)
+        return array
 
     def download(self, array: Any, view: memoryview) -> None:
         from torchtpu.runtime import transfers

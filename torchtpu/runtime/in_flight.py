@@ -9,7 +9,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
@@ -17,21 +17,42 @@ from torchtpu.errors import ExecutionError
 
 _MAX_IN_FLIGHT = 32  # launches that may be ahead of the device
 
-_launched: defaultdict[int, deque[jax.Array]] = defaultdict(deque)
+
+class Token(Protocol):
+    """What tells the end of a launch or of an upload: a small array, or the like of one."""
+
+    def is_ready(self) -> bool:
+        """Whether it has ended."""
+
+    def block_until_ready(self) -> Any:
+        """Wait until it has ended."""
+
+
+_launched: defaultdict[int, deque[Token]] = defaultdict(deque)
 last_outputs: dict[int, list[jax.Array]] = {}
 
 
-def note_launch(device: int, token: jax.Array) -> None:
-    """Remember a launch by its token; wait for the oldest if too many are under way."""
+def note_launch(device: int, token: Token) -> None:
+    """Remember a launch, or an upload, by its token; wait for the oldest if too many are under way."""
     running = _launched[device]
     running.append(token)
     if len(running) > _MAX_IN_FLIGHT:
-        _wait([running.popleft()])
+        _wait([running[0]])
+    _forget_finished(running)
+
+
+def _forget_finished(running: deque[Token]) -> None:
+    """Drop tokens from the front. Only those that are done: another thread may be waiting for the rest."""
+    try:
+        while running[0].is_ready():
+            running.popleft()
+    except IndexError:
+        """No more are left; another thread may have taken the last one."""
 
 
 def is_idle(device: int) -> bool:
     """Whether everything launched on the device has finished."""
-    return all(token.is_ready() for token in _launched[device])
+    return all(token.is_ready() for token in list(_launched[device]))
 
 
 def wait(device: int) -> None:
@@ -41,22 +62,29 @@ def wait(device: int) -> None:
         ExecutionError: a program failed.
     """
     running = _launched[device]
-    while running:
-        _wait([running.popleft()])
-
-
-def _wait(tokens: Sequence[jax.Array]) -> None:
     try:
-        jax.block_until_ready(tokens)
-    except jax.errors.JaxRuntimeError as error:
-        raise ExecutionError(device="the device", why=str(error).strip().split("\n")[0]) from error
+        _wait(list(running))
+    finally:
+        _forget_finished(running)
+
+
+def _wait(tokens: Sequence[Token]) -> None:
+    """Wait for all of them, then raise what the first that failed has to say."""
+    first: jax.errors.JaxRuntimeError | None = None
+    for token in tokens:
+        try:
+            token.block_until_ready()
+        except jax.errors.JaxRuntimeError as error:
+            first = first or error
+    if first is not None:
+        raise ExecutionError(device="the device", why=str(first).strip().split("\n")[0]) from first
 
 
 @dataclass
 class Event:
     """A point in the order of launches. ``time_s`` is the moment at which the host saw everything before it finished."""
 
-    tokens: list[jax.Array]
+    tokens: list[Token]
     is_timed: bool = False
     finished: threading.Event = field(default_factory=threading.Event)
     time_s: float = 0.0

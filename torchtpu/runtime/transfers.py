@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -13,11 +14,32 @@ from torchtpu.errors import ExecutionError
 _background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torchtpu-upload")
 
 
+class Token:
+    """What tells the end of an upload, without holding on to the array."""
+
+    def __init__(self) -> None:
+        self._read = threading.Event()
+
+    def set(self, _: object) -> None:
+        """The source has been read."""
+        self._read.set()
+
+    def is_ready(self) -> bool:
+        """As for an array: whether it is done."""
+        return self._read.is_set()
+
+    def block_until_ready(self) -> None:
+        """As for an array: wait until it is done."""
+        self._read.wait()
+
+
 class Upload:
     """An array whose copy from page-locked host memory may still be on its way."""
 
     def __init__(self, source: np.ndarray, device: jax.Device, owner: Any) -> None:
+        self.token = Token()
         self._future: Future[jax.Array] = _background.submit(_put_copy, source, device, owner)
+        self._future.add_done_callback(self.token.set)
 
     def result(self) -> jax.Array:
         """The array; waits until the source has been read."""
@@ -26,6 +48,10 @@ class Upload:
     def done(self) -> bool:
         """Whether the source has been read."""
         return self._future.done()
+
+    def is_deleted(self) -> bool:
+        """As for an array: whether it was donated to a program."""
+        return self.done() and self.result().is_deleted()
 
 
 def settle(array: Any) -> jax.Array:
