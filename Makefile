@@ -48,14 +48,16 @@ test-op: setup  ## all samples, dtypes and gradients of one operator: OP=aten::a
 	$(PY) -m pytest tests/ops -k "$(OP)"
 
 lint: setup  ## ruff, pyright, clang-format and the house rules in lint/
-	$(BIN)/ruff check .
-	$(BIN)/pyright
-	@test -z "$(CSRC)" || $(BIN)/clang-format --dry-run --Werror $(CSRC)
-	$(PY) -m lint
+	@status=0; set -x; \
+	$(BIN)/ruff check --output-format concise . || status=1; \
+	$(BIN)/pyright || status=1; \
+	$(BIN)/clang-format --dry-run --Werror $(CSRC) || status=1; \
+	$(PY) -m lint || status=1; \
+	exit $$status
 
 fix: setup  ## what ruff and clang-format can repair
 	$(BIN)/ruff check --fix .
-	@test -z "$(CSRC)" || $(BIN)/clang-format -i $(CSRC)
+	$(BIN)/clang-format -i $(CSRC)
 
 bench: setup  ## write benchmarks/results/ (B=record: only that one)
 	$(PY) -m benchmarks.run_all $(B)

@@ -40,6 +40,8 @@ def register() -> None:
         return
     import torch
 
+    if _registered:  # by our entry point, which the first import of torch runs
+        return
     _check_version(torch.__version__)
     _check_free(torch)
     from torchtpu import _C, device

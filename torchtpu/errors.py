@@ -143,6 +143,12 @@ class NotYetError(TorchTPUError, NotImplementedError):
     template = "{what} is not available yet. {fix}"
 
 
+class TopologyError(TorchTPUError, ValueError):
+    """A TPU topology that libtpu cannot describe, or nothing to compile for it."""
+
+    template = "{what}. {fix}"
+
+
 class NanError(TorchTPUError, ArithmeticError):
     """Debug mode found a NaN or an infinity in the result of an operator."""
 

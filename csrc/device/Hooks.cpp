@@ -24,9 +24,7 @@ struct TpuHooks final : public at::PrivateUse1HooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override {
     return true; // JAX starts at the first use of any device
   }
-  void init() const override {
-    host().start(current_device());
-  }
+  void init() const override {} // asked for by pinned memory too, which must not start JAX; kernels start it themselves
   c10::DeviceIndex deviceCount() const override {
     return host().device_count();
   }

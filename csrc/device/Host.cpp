@@ -22,9 +22,29 @@ bool in_bad_fork() {
   return bad_fork.load(std::memory_order_relaxed);
 }
 
-void note_started() {
-  static int registered = pthread_atfork(nullptr, nullptr, [] { bad_fork = true; });
-  (void)registered;
+static std::vector<std::mutex*>& fork_locks() {
+  static auto* locks = new std::vector<std::mutex*>();
+  return *locks;
+}
+
+static void unlock_after_fork() {
+  for (auto lock = fork_locks().rbegin(); lock != fork_locks().rend(); ++lock) {
+    (*lock)->unlock();
+  }
+}
+
+void mark_forked_children(std::vector<std::mutex*> locks) {
+  fork_locks() = std::move(locks);
+  auto before = [] {
+    for (std::mutex* lock : fork_locks()) {
+      lock->lock();
+    }
+  };
+  auto in_child = [] {
+    unlock_after_fork();
+    bad_fork = true;
+  };
+  pthread_atfork(before, &unlock_after_fork, in_child);
 }
 
 } // namespace tpu

@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "csrc/device/Array.h"
 
@@ -75,6 +77,8 @@ inline void ensure_exists(c10::DeviceIndex device) {
   }
 }
 
-void note_started(); // from here on, forked children are marked
+// From here on, forked children are marked. No fork catches one of these locks in the hands of another thread, which the
+// child would wait for forever; they are given in the order in which they nest.
+void mark_forked_children(std::vector<std::mutex*> locks);
 
 } // namespace tpu

@@ -1,5 +1,6 @@
 #include "csrc/device/HostAllocator.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -32,6 +33,20 @@ at::HostStats& stats() {
 
 constexpr size_t kPageBytes = 4096;
 
+// A forked child inherits the memory but not the locks on its pages.
+void survive_forks() {
+  auto before = [] { blocks_lock().lock(); };
+  auto in_parent = [] { blocks_lock().unlock(); };
+  auto in_child = [] {
+    for (auto& [address, block] : blocks()) {
+      block.locked = false;
+    }
+    blocks_lock().unlock();
+  };
+  static const int registered = pthread_atfork(before, in_parent, in_child);
+  (void)registered;
+}
+
 void free_block(void* address) {
   std::lock_guard<std::mutex> guard(blocks_lock());
   auto found = blocks().find(reinterpret_cast<uintptr_t>(address));
@@ -62,6 +77,7 @@ struct TpuHostAllocator final : public at::HostAllocator {
           "The system refused to lock ", num_bytes, " bytes of memory (", std::strerror(errno),
           "): the tensor is ordinary memory and is_pinned() says so. Raise the limit with 'ulimit -l'.");
     }
+    survive_forks();
     std::lock_guard<std::mutex> guard(blocks_lock());
     blocks()[reinterpret_cast<uintptr_t>(address)] = {num_bytes, locked};
     stats().allocations.increase(1);

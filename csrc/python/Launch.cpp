@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 #include <torch/csrc/DynamicTypes.h>
 
+#include <algorithm>
 #include <complex>
 #include <unordered_map>
 #include <vector>
@@ -80,14 +81,14 @@ class Launch {
   Launch(Program& program, bool keep_roots) : program_(program), keep_roots_(keep_roots) {}
 
   void run(const char* reason) {
+    ensure_started(program_.device); // raises in a forked child, where XLA would hang
     drain_releases();
     select_outputs();
-    if (outputs_.empty()) {
-      return; // nobody holds a result: nothing to compute
-    }
     if (program_.abstract) {
       finish_abstract(reason);
-      return;
+    }
+    if (outputs_.empty()) {
+      return; // nobody holds a result: nothing to compute
     }
     choose_donations();
     std::shared_ptr<Entry> entry = find();
@@ -340,15 +341,27 @@ class Launch {
     return buffer->state == State::kPending && buffer->program == &program_ && buffer->value == index;
   }
 
+  // Outputs without a value get none; the others are left to be computed.
   void finish_abstract(const char* reason) {
+    for (const Restore& restore : program_.restores) { // what is overwritten could be donated
+      if (restore.input != kNoInput && !program_.inputs[restore.input].array) {
+        donated_.push_back(restore.input);
+      }
+    }
+    std::sort(donated_.begin(), donated_.end());
     call_bridge("keep_abstract", describe(reason));
+    donated_.clear();
+    std::vector<uint32_t> concrete;
     std::lock_guard<std::mutex> guard(recorder_lock());
     for (uint32_t output : outputs_) {
       const Value& value = program_.values[output];
-      if (owns(value, output)) {
+      if (!program_.nodes[value.node].abstract) {
+        concrete.push_back(output);
+      } else if (owns(value, output)) {
         value.buffer->set_abstract(value.desc);
       }
     }
+    outputs_ = std::move(concrete);
   }
 
   Program& program_;

@@ -63,6 +63,7 @@ py::dict memory_stats(int device) {
 // The tensor's elements as a jax.Array of its shape, and the shape that the array still has to be given.
 py::object to_array(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_privateuseone(), "Expected a tpu tensor, got one on ", tensor.device());
+  ensure_started(tensor.device().index());
   at::Tensor dense = tensor.is_contiguous() && tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
           static_cast<int64_t>(tensor.nbytes()) == buffer_of(tensor)->num_bytes
       ? tensor
@@ -143,8 +144,9 @@ void bind_device(py::module_& m) {
   m.def("drain", &drain_releases);
   m.def("set_guessed_devices", &set_guessed_devices);
   m.def("set_started", [](int count) {
-    num_started_devices = count;
-    note_started();
+    if (num_started_devices.exchange(count) == 0) {
+      mark_forked_children({&recorder_lock(), &release_lock()});
+    }
   });
   m.def("check_device", [](int device) { ensure_exists(static_cast<c10::DeviceIndex>(device)); });
   m.def("started", [] { return num_started_devices.load(); });

@@ -44,6 +44,10 @@ void set_upload_type(py::object type) {
   the_upload_type = type.release().ptr();
 }
 
+std::mutex& release_lock() {
+  return queue().lock;
+}
+
 void stop_releasing() {
   gone = true;
 }

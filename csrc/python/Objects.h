@@ -4,6 +4,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <mutex>
 #include <string>
 
 namespace tpu {
@@ -19,6 +20,8 @@ void set_upload_type(py::object type);
 
 // Gives back what was released without the GIL. Needs the GIL; must not hold recorder_lock().
 void drain_releases();
+// Guards that queue; taken after recorder_lock().
+std::mutex& release_lock();
 // The interpreter is going away: leave Python objects alone from here on.
 void stop_releasing();
 bool interpreter_is_gone();

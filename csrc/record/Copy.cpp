@@ -73,6 +73,7 @@ void read_bytes(const Array& array, const at::Tensor& host_tensor) {
 }
 
 void download_from(const at::Tensor& self, const at::Tensor& src) {
+  ensure_started(src.device().index());
   lowering().note_sync("copy to the host");
   at::Tensor whole = as_whole(src);
   Array array = array_of(buffer_of(whole), "copy to the host");
@@ -87,6 +88,7 @@ void download_from(const at::Tensor& self, const at::Tensor& src) {
 }
 
 void copy_between_devices(const at::Tensor& self, const at::Tensor& src) {
+  ensure_started(src.device().index());
   at::Tensor whole = src.scalar_type() == self.scalar_type() ? as_whole(src) : as_whole(src.to(self.scalar_type()));
   Array array = array_of(buffer_of(whole), "copy between devices");
   const Desc* desc = intern_desc(whole.scalar_type(), whole.sizes());
@@ -106,6 +108,9 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   TORCH_CHECK(self.defined() && src.defined(), "copy_: both tensors must be defined.");
   if (self.is_same(src)) {
     return self;
+  }
+  if (src.is_complex() && !self.is_complex() && self.scalar_type() != at::kBool) {
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
   }
   const bool to_tpu = self.device().is_privateuseone();
   const bool from_tpu = src.device().is_privateuseone();
@@ -130,6 +135,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
+  ensure_started(self.device().index());
   lowering().note_sync("item");
   at::Tensor whole = as_whole(self);
   Array array = array_of(buffer_of(whole), "item");

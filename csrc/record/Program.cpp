@@ -46,8 +46,8 @@ static std::pair<uint64_t, uint64_t> draw(const Call& call) {
   return at::check_generator<TpuGeneratorImpl>(generator)->draw();
 }
 
-Program::Program(c10::DeviceIndex device)
-    : serial(next_program.fetch_add(1)), device(device), birth_(newest_buffer_serial()) {}
+Program::Program(c10::DeviceIndex device, uint64_t birth)
+    : serial(next_program.fetch_add(1)), device(device), birth_(birth) {}
 
 Program::~Program() {
   for (TpuBuffer* buffer : members) {
@@ -68,7 +68,6 @@ Ref Program::input_ref(TpuBuffer* buffer) {
     buffer->input_of = serial;
     buffer->input_index = static_cast<uint32_t>(inputs.size());
     inputs.push_back({buffer->array, buffer->desc});
-    abstract = abstract || buffer->state == State::kAbstract;
   }
   return {Ref::kInput, buffer->input_index};
 }
@@ -112,9 +111,10 @@ void Program::use_slots(const Call& call, const Signature& signature) {
   }
 }
 
-void Program::append(const Call& call, Signature& signature, bool recomputed, std::vector<TpuBuffer*>& fresh) {
+void Program::append(
+    const Call& call, Signature& signature, bool recomputed, bool is_abstract, std::vector<TpuBuffer*>& fresh) {
   Node node{&signature, static_cast<uint32_t>(refs.size()), static_cast<uint32_t>(values.size()),
-            static_cast<uint32_t>(uses.size()), static_cast<uint32_t>(draws.size()), recomputed};
+            static_cast<uint32_t>(uses.size()), static_cast<uint32_t>(draws.size()), recomputed, is_abstract};
   if (signature.random) {
     draws.push_back(draw(call));
   }
@@ -129,8 +129,10 @@ void Program::append(const Call& call, Signature& signature, bool recomputed, st
     if (signature.reads[i] != 0) {
       if (buffer->state == State::kPending) {
         values[buffer->value].consumed = true;
+        node.abstract = node.abstract || nodes[values[buffer->value].node].abstract;
         ref = {Ref::kValue, buffer->value};
       } else if (buffer->state != State::kEmpty) {
+        node.abstract = node.abstract || buffer->state == State::kAbstract;
         ref = input_ref(buffer);
       }
     }
@@ -152,10 +154,11 @@ void Program::append(const Call& call, Signature& signature, bool recomputed, st
     }
     new_value(buffer, mutation.desc);
   }
+  abstract = abstract || node.abstract;
   nodes.push_back(node);
 }
 
-// A node counts as the same when its signature is, and so are the buffers that are older than the program: parameters.
+// A node counts as the same when its signature is, and so are the old buffers that it reads: parameters.
 // Structure alone would cut a transformer between its layers.
 void Program::note_node(const Call& call, const Signature& signature) {
   Hash128 hash = signature.hash;
@@ -185,20 +188,27 @@ bool Program::repeats() const {
 }
 
 void Program::fail(const std::shared_ptr<const std::string>& error, const std::vector<bool>& lost) {
-  for (TpuBuffer* buffer : members) {
-    if (buffer->state == State::kPending && buffer->program == this) {
-      buffer->set_poisoned(error);
+  auto promised = [this](const TpuBuffer* buffer) { // and not overwritten since, by an upload for instance
+    return buffer->state == State::kPending && buffer->program == this;
+  };
+  for (auto last = restores.rbegin(); last != restores.rend(); ++last) { // a buffer's newest value from outside comes first
+    const Restore& restore = *last;
+    if (!promised(restore.buffer)) {
+      continue;
     }
-  }
-  for (const Restore& restore : restores) {
     if (restore.input == kNoInput) {
       restore.buffer->set_empty();
     } else if (lost[restore.input]) {
-      continue;
+      restore.buffer->set_poisoned(error);
     } else if (inputs[restore.input].array) {
       restore.buffer->set_array(inputs[restore.input].desc, inputs[restore.input].array);
     } else {
       restore.buffer->set_abstract(inputs[restore.input].desc);
+    }
+  }
+  for (TpuBuffer* buffer : members) {
+    if (promised(buffer)) {
+      buffer->set_poisoned(error);
     }
   }
 }

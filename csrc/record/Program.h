@@ -31,6 +31,7 @@ struct Node {
   uint32_t first_use;   // of run-time numbers
   uint32_t draw;        // of random numbers
   bool recomputed;      // forward work repeated inside a backward pass (activation checkpointing)
+  bool abstract;        // has no value: recorded under torchtpu.abstract(), or reads something that was
 };
 
 struct Value {
@@ -58,12 +59,14 @@ constexpr uint32_t kNoInput = UINT32_MAX;
 
 class Program {
  public:
-  explicit Program(c10::DeviceIndex device);
+  // Buffers with a serial below `birth` count as parameters where repetitions are looked for.
+  Program(c10::DeviceIndex device, uint64_t birth);
   Program(const Program&) = delete;
   ~Program(); // members are released here; without recorder_lock() held
 
   // Appends a node for the call. Fills `fresh` with the buffers of new outputs, each with one reference for the caller.
-  void append(const Call& call, Signature& signature, bool recomputed, std::vector<TpuBuffer*>& fresh);
+  void append(
+      const Call& call, Signature& signature, bool recomputed, bool abstract, std::vector<TpuBuffer*>& fresh);
   bool empty() const {
     return nodes.empty();
   }
@@ -75,7 +78,7 @@ class Program {
 
   uint64_t serial;
   c10::DeviceIndex device;
-  bool abstract = false; // reads a value-less buffer: can be compiled, not run
+  bool abstract = false; // some nodes have no value: those can be compiled, not run
   bool fills = false;    // holds only fills, see Recorder
   std::vector<Node> nodes;
   std::vector<Ref> refs;
@@ -120,7 +123,7 @@ class Program {
   // Prefix hashes of the nodes, to find repetitions (only kept while gradients are off).
   std::vector<uint64_t> prefix_;
   std::unordered_map<uint64_t, uint32_t> last_seen_;
-  uint64_t birth_; // buffers older than this existed before the program
+  uint64_t birth_;
   bool repeats_ = false;
 };
 

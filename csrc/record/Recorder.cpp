@@ -309,7 +309,7 @@ class Recording {
       issuer.num_devices = std::max<int>(issuer.num_devices, call.device + 1);
       auto& slot = fill ? issuer.slots[call.device].fills : issuer.slots[call.device].main;
       if (slot == nullptr) {
-        slot = std::make_unique<Program>(call.device);
+        slot = new_program(issuer.slots[call.device], call.device);
         slot->fills = fill;
       }
       obstacle = scan(call, slot.get());
@@ -325,8 +325,7 @@ class Recording {
         }
       } else if (Signature* signature = signature_cache().find(call)) {
         if (signature->kind == Signature::kNode) {
-          slot->append(call, *signature, recomputed, scratch_->fresh);
-          slot->abstract = slot->abstract || issuer.abstract;
+          slot->append(call, *signature, recomputed, issuer.abstract, scratch_->fresh);
           counters().records += 1;
         }
         return signature;
@@ -343,6 +342,13 @@ class Recording {
     std::lock_guard<std::mutex> guard(recorder_lock());
     signature_cache().insert(std::move(signature));
     return nullptr;
+  }
+
+  // What was made since the program before this one began may be a batch or an activation; older buffers are parameters.
+  static std::unique_ptr<Program> new_program(Issuer::Slot& slot, c10::DeviceIndex device) {
+    const uint64_t now = newest_buffer_serial();
+    const uint64_t before = std::exchange(slot.birth, now);
+    return std::make_unique<Program>(device, before == 0 ? now : before);
   }
 
   // Fresh optimizer state: filled into a buffer that holds nothing yet, during a step.

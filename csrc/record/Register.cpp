@@ -78,6 +78,10 @@ bool has_compatible_shallow_copy_type(const at::Tensor& /*self*/, const at::Tens
   return from.device().is_cpu() || from.device().is_privateuseone();
 }
 
+at::Tensor& set_nothing(at::Tensor& self) {
+  return self.set_(at::empty({0}, self.options()).storage(), 0, {0}, {});
+}
+
 void record_stream(at::Tensor& /*self*/, at::Stream /*stream*/) {} // XLA keeps the arguments of running programs alive
 
 [[noreturn]] at::Tensor pin_memory(const at::Tensor& /*self*/, std::optional<at::Device> /*device*/) {
@@ -187,7 +191,7 @@ void register_by_hand() {
   aten.impl("set_.source_Tensor", &at::native::set_tensor_);
   aten.impl("set_.source_Storage", static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(&at::native::set_));
   aten.impl("set_.source_Storage_storage_offset", &at::native::set_storage_cpu_);
-  aten.impl("set_", &at::native::set_cpu_);
+  aten.impl("set_", &set_nothing);
   aten.impl("is_set_to", &at::native::is_set_to);
   aten.impl("equal", &equal);
   aten.impl("_pin_memory", &pin_memory);

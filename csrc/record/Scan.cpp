@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Dispatch_v2.h>
+#include <c10/core/DefaultDtype.h>
 
 #include "csrc/device/Guard.h"
 #include "csrc/device/Host.h"
@@ -67,7 +68,8 @@ class Scanner {
     call_.tensors.clear();
     call_.buffers.clear();
     call_.scalars.clear();
-    call_.words.push_back(call_.op->hash);
+    // The default dtype decides what numbers promote to.
+    call_.words.push_back(call_.op->hash + static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
     if (call_.op->uses_precision) {
       call_.words.push_back(static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()));
     }

@@ -131,6 +131,7 @@ def test_there_is_one_default_generator_a_device():
 def test_new_numbers_need_no_new_program():
     from torchtpu import inspect
 
+    torch.tpu.synchronize()
     torch.rand(6, device="tpu").cpu()
     compiles = inspect.counters()["compiles"]
     for seed in range(5):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import re
 import threading
 from pathlib import Path
@@ -21,11 +23,12 @@ def locked_bytes() -> int:
 
 @pytest.fixture(scope="module", autouse=True)
 def _may_lock():
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if soft != resource.RLIM_INFINITY and soft < 300 * MIB:
-        pytest.skip(f"this system lets a process lock only {soft} bytes")
+    memory = mmap.mmap(-1, 300 * MIB)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None)
+    if libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(memory))) != 0:
+        pytest.skip("this system does not let a process lock 300 MiB")
+    libc.munlock(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)))
 
 
 def test_pinned_memory_is_locked():
@@ -57,15 +60,16 @@ def test_tpu_tensors_cannot_be_pinned():
 
 def test_a_system_that_refuses_is_believed(fresh):
     done = fresh("""
-        import resource, warnings, torch
+        import os, resource, sys, warnings, torch
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
-        import os; os.setuid(65534)  # root may lock what it likes
+        if os.getuid() == 0:
+            os.setuid(65534)  # root may lock what it likes
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             x = torch.ones(1 << 20).pin_memory()
-        print(x.is_pinned(), x.sum().item(), "ulimit -l" in str(caught[0].message))
+        print(x.is_pinned(), x.sum().item(), "ulimit -l" in str(caught[0].message), "jax" in sys.modules)
     """)
-    assert done.stdout.split() == ["False", "1048576.0", "True"]
+    assert done.stdout.split() == ["False", "1048576.0", "True", "False"]
 
 
 def test_loader_with_pinned_memory():
@@ -159,9 +163,3 @@ def test_downloads_have_arrived_when_they_return():
     assert target.sum().item() == 499500
     assert torch.equal(x.to("cpu", non_blocking=True), target)
 
-
-def test_statistics_of_the_host():
-    torch.accelerator.empty_host_cache()
-    before = torch._C._accelerator_hostMemoryStats() if hasattr(torch._C, "_accelerator_hostMemoryStats") else None
-    x = torch.empty(MIB, pin_memory=True)
-    assert x.is_pinned() and before is None or True

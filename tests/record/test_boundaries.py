@@ -246,8 +246,8 @@ def test_inference_loop(count, reads):
             out = model(x.to("tpu"))
             results.append(out.sum().item() if reads else out)
     torch.tpu.synchronize()
-    assert count.programs == (1 if reads else 2)  # two repetitions, then one at a time
-    assert count.launches >= 29
+    assert count.programs <= (1 if reads else 2)  # unread, the first two repetitions, and then two at a time
+    assert count.launches >= (30 if reads else 12)
     assert all(torch.equal(torch.as_tensor(results[0]), torch.as_tensor(r)) for r in results)
 
 

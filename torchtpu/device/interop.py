@@ -19,12 +19,15 @@ def from_jax(array: Any) -> torch.Tensor:
     Neither sees the other's later changes: arrays never change, and writing to the tensor gives it a new array.
 
     Raises:
-        InteropError: not a jax.Array, spread over several devices, or on a device of another platform.
+        InteropError: not a jax.Array, one without a value (inside ``jax.jit``), spread over several devices, or on a device of another platform.
     """
     import jax
 
     if not isinstance(array, jax.Array):
         raise InteropError(what=f"from_jax expected a jax.Array, got {type(array).__name__}", fix="Use torch.as_tensor().")
+    if isinstance(array, jax.core.Tracer):
+        raise InteropError(
+            what="from_jax got an array that is being traced and has no value yet", fix="Call it outside of jax.jit and the like.")
     bridge().start(0, _C.in_bad_fork())
     devices = list(array.devices())
     if len(devices) != 1 or devices[0] not in bridge().devices:

@@ -20,14 +20,23 @@ def _dlpack(torch: Any) -> None:
     def __dlpack__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self.device.type != "tpu":
             return export(self, *args, **kwargs)
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")  # PyTorch's own words
         return _array(self).__dlpack__(**{k: v for k, v in kwargs.items() if k != "stream" or v is not None})
 
     @functools.wraps(device_of)
     def __dlpack_device__(self: Any) -> Any:
         return _array(self).__dlpack_device__() if self.device.type == "tpu" else device_of(self)
 
+    capsule_of = torch.utils.dlpack.to_dlpack
+
+    @functools.wraps(capsule_of)
+    def to_dlpack(tensor: Any) -> Any:
+        return tensor.__dlpack__() if tensor.device.type == "tpu" else capsule_of(tensor)
+
     torch.Tensor.__dlpack__ = __dlpack__
     torch.Tensor.__dlpack_device__ = __dlpack_device__
+    torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
 
 
 def _array(tensor: Any) -> Any:

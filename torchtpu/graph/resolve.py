@@ -191,7 +191,7 @@ class _Resolution:
 
     def _output(self, fake: torch.Tensor) -> None:
         sizes, strides = tuple(fake.shape), tuple(fake.stride())
-        contiguous = fake.is_contiguous()
+        contiguous = fake.is_contiguous() and strides == _row_major(sizes)  # not so of some empty ones
         order = None if contiguous else _memory_order(sizes, strides)
         if order is None and not contiguous:  # gaps or overlaps: no operator promises these of a fresh tensor
             contiguous, strides = True, _row_major(sizes)

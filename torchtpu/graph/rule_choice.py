@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from torchtpu.graph.overloads import key_of
-from torchtpu.rules import find
+from torchtpu.rules import find, find_dynamic
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Choice:
 
 
 def choose(functional: torch._ops.OpOverload, call: Any) -> Choice:
-    """How ``functional`` is computed for the arguments of ``call`` (None: unknown shapes)."""
+    """How ``functional`` is computed for the arguments of ``call`` (None: their result is not inferable)."""
     from torchtpu.graph import decompose
 
     key = key_of(functional)
     random = _is_random(functional, call)
-    rule = find(key)
+    rule = find_dynamic(key) or find(key) if call is None else find(key)
     if rule is not None:
         return Choice("dynamic" if rule.dynamic else "rule", rule.function, random)
     if call is not None and decompose.exists(functional):

@@ -13,7 +13,7 @@ from jax import Array, lax
 from torchtpu.rules._numbers import canonical_dim, cast, index_dtype
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.indexing import Indices, aten_index_Tensor, is_mask, mask_positions, take_along
-from torchtpu.rules.registry import lower_dynamic
+from torchtpu.rules.registry import lower_dynamic, lower_dynamic_case
 from torchtpu.rules.shape import run_positions
 
 
@@ -54,11 +54,9 @@ def index_shape(self: tuple[int, ...], indices: Sequence[tuple[int, ...] | None]
     return (*kept[:start], *np.broadcast_shapes(*(indices[dim] for dim in used)), *kept[start:])
 
 
+@lower_dynamic_case("aten::index.Tensor", "aten::_unsafe_index.Tensor")
 def index_with_masks(ctx: RuleContext, self: Array, indices: Indices) -> Array:
-    """``aten::index.Tensor`` with concrete masks among the indices: counts them, then runs the static rule.
-
-    A recorder may instead read the counts and record the static rule, with the shape of ``masked_index_shape``.
-    """
+    """Advanced indexing with masks among the indices: counts them, then runs the static rule."""
     counts = [_count(index) if is_mask(index) else None for index in indices]
     shape = masked_index_shape(self.shape, indices, counts)
     outputs = (jax.ShapeDtypeStruct(shape, self.dtype),)

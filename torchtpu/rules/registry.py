@@ -28,16 +28,18 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {}
+# Of operators whose result shape depends on values for some arguments only: a mask among the indices.
+DYNAMIC_CASES: dict[str, Rule] = {}
 
 
-def _register(key: str, function: Callable[..., Any], dynamic: bool) -> None:
+def _register(key: str, function: Callable[..., Any], dynamic: bool, table: dict[str, Rule] = RULES) -> None:
     if not _KEY.match(key):
         raise ValueError(f"{key!r} is not of the form namespace::operator[.overload]")
     code = getattr(function, "__code__", None)
     where = f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
-    if key in RULES:
-        raise ValueError(f"{key} is registered twice: at {RULES[key].where} and at {where}")
-    RULES[key] = Rule(key, function, dynamic, where)
+    if key in table:
+        raise ValueError(f"{key} is registered twice: at {table[key].where} and at {where}")
+    table[key] = Rule(key, function, dynamic, where)
 
 
 def lower(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -66,6 +68,17 @@ def lower_dynamic(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return decorate
 
 
+def lower_dynamic_case(*keys: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a dynamic rule beside an operator's ordinary one, for the calls whose output shape depends on values."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for key in keys:
+            _register(key, function, dynamic=True, table=DYNAMIC_CASES)
+        return function
+
+    return decorate
+
+
 def lower_table(table: Mapping[str, Any], make: Callable[[Any], Callable[..., Any]], keys: Iterable[str] = ()) -> None:
     """Register a family of rules that differ only in the function they call: ``make(table[key])`` is the rule of ``key``."""
     for key, value in table.items():
@@ -75,3 +88,9 @@ def lower_table(table: Mapping[str, Any], make: Callable[[Any], Callable[..., An
 def find(key: str) -> Rule | None:
     """The rule of a functional overload, or None."""
     return RULES.get(key)
+
+
+def find_dynamic(key: str) -> Rule | None:
+    """The rule for calls of a functional overload whose output shape depends on values, or None."""
+    rule = DYNAMIC_CASES.get(key) or RULES.get(key)
+    return rule if rule is not None and rule.dynamic else None

@@ -60,6 +60,7 @@ class Bridge:
 
         if not self.devices:
             return
+        self.start(device, self.core.in_bad_fork())
         self.core.flush_all(device, "synchronize", True)
         in_flight.wait(device)
 
@@ -67,6 +68,7 @@ class Bridge:
         from torchtpu.runtime import in_flight
 
         if self.devices:
+            self.start(device, self.core.in_bad_fork())
             self.core.flush_all(device, "query", True)
         return in_flight.is_idle(device)
 

@@ -109,23 +109,34 @@ def lowered(program: RecordedProgram, device: Any) -> jax.stages.Lowered:
         return function.trace(*avals).lower()
 
 
-def _compile(program: RecordedProgram, device: jax.Device) -> Executable:
+def compile_lowered(program: RecordedProgram, where: Any) -> jax.stages.Compiled:
+    """Compile the program for a device, or for a sharding of a topology that need not exist here.
+
+    Raises:
+        CompileError: XLA refused it; the message is XLA's.
+        OutOfMemoryError: it cannot fit the device, whatever is free.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # chosen by size, not by layout
-        stage = lowered(program, device)
+        stage = lowered(program, where)
         try:
             with jax.enable_x64(True):
-                compiled = stage.compile()
+                return stage.compile()
         except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" in str(error):
-                raise memory.out_of_memory(None, device) from error
+            if "RESOURCE_EXHAUSTED" in str(error) and isinstance(where, jax.Device):
+                raise memory.out_of_memory(None, where) from error
             raise CompileError(num_nodes=len(program.nodes), why=str(error).strip().split("\n")[0]) from error
-    executable = Executable(compiled, program.used_inputs(), _memory_of(compiled), program)
+
+
+def _compile(program: RecordedProgram, device: jax.Device) -> Executable:
+    compiled = compile_lowered(program, device)
+    executable = Executable(compiled, program.used_inputs(), memory_of(compiled), program)
     _store(executable, compiled, device)
     return executable
 
 
-def _memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
+def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
+    """Argument, output, temp and alias bytes of one launch."""
     analysis = compiled.memory_analysis()
     return {
         name.replace("_size_in_bytes", "_bytes"): int(getattr(analysis, name, 0) or 0) for name in _MEMORY_FIELDS

@@ -1,0 +1,77 @@
+"""Activation checkpointing saves memory although forward pass and recomputation are one program."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+import jax
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from torchtpu.runtime import executables
+
+BLOCKS, WIDTH, TOKENS, BATCH = 8, 256, 512, 8
+
+
+class Block(nn.Module):
+    """Attention and an MLP, as in GPT-2."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, width = x.shape
+        q, k, v = self.qkv(self.norms[0](x)).view(b, t, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, width))
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+
+
+class Model(nn.Module):
+    def __init__(self, width: int, checkpointed: bool) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(BLOCKS))
+        self.checkpointed = checkpointed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
+        return x
+
+
+def one_step(width: int, shape: tuple[int, int], checkpointed: bool) -> tuple[float, torch.Tensor, Any]:
+    """Loss, a gradient, and the step's program."""
+    torch.manual_seed(0)
+    model = Model(width, checkpointed).to("tpu")
+    x = torch.linspace(-1, 1, shape[0] * shape[1] * width).reshape(*shape, width).to("tpu")
+    loss = model(x).square().mean()
+    loss.backward()
+    gradient = model.blocks[0].qkv.weight.grad
+    model.zero_grad()
+    loss = loss.item()
+    assert executables.last_executable is not None
+    return loss, gradient.cpu(), executables.last_executable.program
+
+
+def test_recomputation_stands_behind_a_barrier(count):
+    texts = {}
+    results = {}
+    for checkpointed in (False, True):
+        count.restart()
+        loss, gradient, _ = one_step(16, (2, 8), checkpointed)
+        results[checkpointed] = (loss, gradient)
+        program = next(r for r in count.records if not r.fills)
+        assert program.num_nodes > 50
+        recorded = executables.last_executable.program
+        texts[checkpointed] = executables.lowered(recorded, jax.local_devices(backend="cpu")[0]).as_text()
+    assert results[True][0] == pytest.approx(results[False][0], rel=1e-6)
+    torch.testing.assert_close(results[True][1], results[False][1], rtol=1e-5, atol=1e-7)
+    assert texts[False].count("optimization_barrier") == 0
+    assert texts[True].count("optimization_barrier") == BLOCKS
