@@ -5,8 +5,11 @@
 #include <torch/csrc/DynamicTypes.h>
 
 #include <algorithm>
+#include <chrono>
 #include <complex>
+#include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "csrc/device/Host.h"
@@ -91,10 +94,7 @@ class Launch {
       return; // nobody holds a result: nothing to compute
     }
     choose_donations();
-    std::shared_ptr<Entry> entry = find();
-    if (entry == nullptr) {
-      entry = compile(reason);
-    }
+    std::shared_ptr<Entry> entry = find_or_compile(reason);
     entry->last_used = ++cache().clock;
     commit(call(*entry));
   }
@@ -265,6 +265,26 @@ class Launch {
     result["num_slots"] = py::cast(std::vector<size_t>(counts.begin(), counts.end()));
     result["num_draws"] = program_.draws.size();
     return result;
+  }
+
+  // Of several threads that miss the same program one compiles it, and the others wait.
+  std::shared_ptr<Entry> find_or_compile(const char* reason) {
+    static auto* in_progress = new std::unordered_set<Hash128>(); // guarded by the GIL
+    std::shared_ptr<Entry> entry = find();
+    while (entry == nullptr && !in_progress->insert(key_).second) {
+      host().allow_threads([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+      entry = find();
+    }
+    if (entry == nullptr) {
+      try {
+        entry = compile(reason);
+      } catch (...) {
+        in_progress->erase(key_);
+        throw;
+      }
+      in_progress->erase(key_);
+    }
+    return entry;
   }
 
   std::shared_ptr<Entry> compile(const char* reason) {

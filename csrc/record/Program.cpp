@@ -1,7 +1,5 @@
 #include "csrc/record/Program.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <cstring>
 
 #include "csrc/device/Generator.h"
@@ -111,16 +109,16 @@ void Program::use_slots(const Call& call, const Signature& signature) {
   }
 }
 
-void Program::append(
-    const Call& call, Signature& signature, bool recomputed, bool is_abstract, std::vector<TpuBuffer*>& fresh) {
+void Program::append(const Call& call, Signature& signature, Circumstances at, std::vector<TpuBuffer*>& fresh) {
   Node node{&signature, static_cast<uint32_t>(refs.size()), static_cast<uint32_t>(values.size()),
-            static_cast<uint32_t>(uses.size()), static_cast<uint32_t>(draws.size()), recomputed, is_abstract};
+            static_cast<uint32_t>(uses.size()), static_cast<uint32_t>(draws.size()), at.recomputing, at.abstract};
   if (signature.random) {
     draws.push_back(draw(call));
   }
   structure.mix(signature.hash);
-  structure.mix(recomputed ? 1 : 0);
-  if (!at::GradMode::is_enabled()) {
+  structure.mix(at.recomputing ? 1 : 0);
+  repeats_ = false;
+  if (at.inference) {
     note_node(call, signature);
   }
   for (size_t i = 0; i < call.buffers.size(); ++i) {
@@ -163,7 +161,7 @@ void Program::append(
 void Program::note_node(const Call& call, const Signature& signature) {
   Hash128 hash = signature.hash;
   for (const TpuBuffer* buffer : call.buffers) {
-    if (buffer->state == State::kArray && buffer->serial < birth_) {
+    if (buffer->state != State::kPending && buffer->serial < birth_) {
       hash.mix(buffer->serial);
     }
   }
@@ -172,7 +170,6 @@ void Program::note_node(const Call& call, const Signature& signature) {
   auto [last, fresh] = last_seen_.emplace(hash.low, position);
   const uint32_t period = position - last->second;
   last->second = position;
-  repeats_ = false;
   if (fresh || period < kMinPeriod || position + 1 < 2 * period) {
     return;
   }

@@ -34,6 +34,13 @@ struct Node {
   bool abstract;        // has no value: recorded under torchtpu.abstract(), or reads something that was
 };
 
+// Where a call was made.
+struct Circumstances {
+  bool recomputing; // inside a backward pass, with gradients on
+  bool abstract;    // inside torchtpu.abstract()
+  bool inference;   // gradients off, outside of backward passes and optimizers: a loop shows by its repetition
+};
+
 struct Value {
   TpuBuffer* buffer; // whose value this was made to be
   const Desc* desc;
@@ -65,8 +72,7 @@ class Program {
   ~Program(); // members are released here; without recorder_lock() held
 
   // Appends a node for the call. Fills `fresh` with the buffers of new outputs, each with one reference for the caller.
-  void append(
-      const Call& call, Signature& signature, bool recomputed, bool abstract, std::vector<TpuBuffer*>& fresh);
+  void append(const Call& call, Signature& signature, Circumstances at, std::vector<TpuBuffer*>& fresh);
   bool empty() const {
     return nodes.empty();
   }

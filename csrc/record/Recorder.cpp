@@ -267,10 +267,11 @@ class Recording {
     if (!backward && issuer.optimizer_depth == 0) {
       cross_boundaries(issuer);
     }
-    const bool recomputed = backward && recomputing();
+    const bool inference = !backward && issuer.optimizer_depth == 0 && !at::GradMode::is_enabled();
+    const Circumstances at{backward && recomputing(), issuer.abstract, inference};
     Signature* signature = nullptr;
     while (signature == nullptr || signature->kind == Signature::kResize) {
-      signature = attempt(issuer, recomputed);
+      signature = attempt(issuer, at);
       if (signature != nullptr && signature->kind == Signature::kResize) {
         resize_outs(call, *signature);
       }
@@ -298,7 +299,7 @@ class Recording {
   };
 
   // One try under the lock. Null: something had to be done first, try again.
-  Signature* attempt(Issuer& issuer, bool recomputed) {
+  Signature* attempt(Issuer& issuer, const Circumstances& at) {
     Call& call = scratch_->call;
     Obstacle obstacle;
     uint64_t serial = 0;
@@ -325,7 +326,7 @@ class Recording {
         }
       } else if (Signature* signature = signature_cache().find(call)) {
         if (signature->kind == Signature::kNode) {
-          slot->append(call, *signature, recomputed, issuer.abstract, scratch_->fresh);
+          slot->append(call, *signature, at, scratch_->fresh);
           counters().records += 1;
         }
         return signature;

@@ -11,10 +11,8 @@ def test_values_are_those_of_the_cpu():
     for x in (torch.arange(3), torch.rand(2, 3) * 1e5, torch.tensor(2.5), torch.tensor([float("nan"), float("inf")]),
               torch.tensor([1 + 2j]), torch.ones(2, dtype=torch.bfloat16), torch.zeros(0, 3), torch.rand(100, 100),
               torch.tensor([True])):
-        expected = repr(x)
-        got = repr(x.to("tpu"))
-        assert "device='tpu:0'" in got
-        assert "".join(got.replace(", device='tpu:0'", "").split()) == "".join(expected.split())
+        expected, got = ("".join(repr(each).split()) for each in (x, x.to("tpu")))
+        assert ",device='tpu:0'" in got and got.replace(",device='tpu:0'", "") == expected
 
 
 def test_gradients_and_views_are_named():
@@ -23,7 +21,7 @@ def test_gradients_and_views_are_named():
     assert repr(x * 2) == "tensor([2., 2.], device='tpu:0', grad_fn=<MulBackward0>)"
     assert repr(torch.nn.Parameter(x.detach())) == "Parameter containing:\ntensor([1., 1.], device='tpu:0', requires_grad=True)"
     assert f"{torch.tensor(1.5, device='tpu'):.3f}" == "1.500"
-    assert str(torch.tensor([1j], device="tpu").conj()) == "tensor([-0.-1.j], device='tpu:0')"
+    assert str(torch.tensor([1j], device="tpu").conj()) == "tensor([0.-1.j], device='tpu:0')"
 
 
 def test_printing_compiles_nothing_of_its_own():

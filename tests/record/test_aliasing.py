@@ -109,7 +109,7 @@ def overlaps(t: Tensor) -> bool:
 
 def shares(t: Tensor, other: Tensor) -> bool:
     """Whether two tensors are different views of one storage."""
-    return t.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and layout(t) != layout(other)
+    return t.untyped_storage()._cdata == other.untyped_storage()._cdata and layout(t) != layout(other)
 
 
 @dataclass
@@ -128,14 +128,14 @@ class World:
             return
         if name in ORDERED and (overlaps(t) or (name in PAIRS and shares(t, other))):
             return  # what CPU leaves there depends on the order in which it goes through the elements
-        if name in WROTE and t.untyped_storage().data_ptr() in self.frozen:
+        if name in WROTE and t.untyped_storage()._cdata in self.frozen:
             return
         if name in PAIRS:
             result = PAIRS[name](t, other)
         else:
             result = (VIEWS.get(name) or COPIES.get(name) or WRITES[name])(t, a // 2, b)
-        if name == "bits" and t.dtype.is_floating_point | t.dtype.is_complex:
-            self.frozen.add(t.untyped_storage().data_ptr())  # whole numbers written there would be subnormals, which XLA flushes
+        if name == "bits" and t.dtype not in (torch.int32, torch.int64, torch.uint8):
+            self.frozen.add(t.untyped_storage()._cdata)  # whole numbers there would be subnormals, which XLA flushes, or no bools
         if isinstance(result, torch.Tensor) and result is not t:
             odd = name not in VIEWS and (overlaps(t) or (name in PAIRS and overlaps(other)))  # CPU derives odd strides from such
             self.tensors.append(result.contiguous() if odd else result)

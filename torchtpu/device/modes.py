@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchtpu import _C
+from torchtpu.device.backing import bridge
 from torchtpu.errors import InvalidFlagError
 
 _MODES = ("fused", "strict", "debug")
@@ -33,4 +34,5 @@ class set_eager_mode:  # noqa: N801 - used as a function and as a context manage
 
 def get_eager_mode() -> str:
     """The present mode."""
+    bridge().read_mode()
     return _MODES[_C.eager_mode()]

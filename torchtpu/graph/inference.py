@@ -6,7 +6,10 @@ raises, on the user's line.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +42,21 @@ def fake_mode() -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Fakes log an error with a traceback before they raise it; the exception is enough."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
+
+
 def unsupported() -> tuple[type[Exception], ...]:
     """What fakes raise where PyTorch has no inference, or needs values for it."""
     from torch._subclasses import fake_tensor
@@ -68,7 +86,7 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
     schema = op._schema.arguments
     _refuse_overlap(op, arguments)
     try:
-        with fake_mode(), torch.no_grad():
+        with fake_mode(), torch.no_grad(), _quiet():
             fakes = [
                 _fake_argument(op, argument, parsed) for argument, parsed in zip(schema, arguments, strict=True)
             ]

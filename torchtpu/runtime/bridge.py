@@ -26,6 +26,8 @@ class Bridge:
         self.devices: list[Any] = []
         self.kind = ""
         self._starting = threading.RLock()
+        self._resolving = threading.RLock()
+        self._mode_is_read = False
 
     # ---- starting ----
 
@@ -44,7 +46,7 @@ class Bridge:
         from torchtpu.runtime import platform, step_hooks, transfers
 
         started = platform.start()
-        self.core.set_eager_mode(("fused", "strict", "debug").index(flags.get("TORCHTPU_EAGER_MODE")))
+        self.read_mode()
         self.core.set_max_nodes(flags.get("TORCHTPU_MAX_NODES"))
         self.core.set_max_programs(flags.get("TORCHTPU_MAX_PROGRAMS"))
         self.core.set_upload_type(transfers.Upload)
@@ -52,6 +54,13 @@ class Bridge:
         self.kind, self.devices = started.kind, started.devices
         self.core.set_available(True)
         self.core.set_started(len(self.devices))
+
+    def read_mode(self) -> None:
+        """Take the eager mode from the environment, once: a mode chosen in code comes after it."""
+        if not self._mode_is_read:
+            mode = ("fused", "strict", "debug").index(flags.get("TORCHTPU_EAGER_MODE"))
+            self._mode_is_read = True
+            self.core.set_eager_mode(mode)
 
     # ---- waiting and memory ----
 
@@ -120,7 +129,7 @@ class Bridge:
 
         from torchtpu.graph.resolve import resolve
 
-        with jax.enable_x64(True):
+        with self._resolving, jax.enable_x64(True):  # FakeTensorMode is not made for several threads
             return resolve(name, arguments, buffers)
 
     def compile(self, sent: dict[str, Any]) -> Any:
