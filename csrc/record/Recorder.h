@@ -52,6 +52,12 @@ void record(OpInfo& op, torch::jit::Stack* stack);
 void flush(c10::DeviceIndex device, const char* reason, bool keep_roots = false);
 // The same for all threads.
 void flush_all(c10::DeviceIndex device, const char* reason, bool keep_roots = false);
+// Runs the program with this serial if it still waits somewhere.
+void finish(Program* program, uint64_t serial, const char* reason);
+// Lets other threads get on until some program is done; called without the lock.
+void wait_for_a_program();
+// A program that runs on this very thread cannot be waited for.
+void check_not_mine(const Program& program);
 // Makes a buffer's value an array, whoever promised it. Raises if it is poisoned.
 void materialize(TpuBuffer* buffer, const char* reason);
 // A materialized buffer's array, shared; none if nothing was ever written. Raises if it is abstract.

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torchtpu.graph import corrections
 from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, leaves, map_leaves
 
 
@@ -96,6 +97,8 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
                 if argument.kwarg_only and (fake is not None or not argument.has_default_value())
             }
             result = op(*positional, **keywords)
+            corrections.check(op, arguments)
+            result = corrections.corrected(op, arguments, fakes, result)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
         raise NotInferable(str(error), dynamic=True) from error
     except (UnsupportedOperatorException, NotImplementedError) as error:

@@ -20,6 +20,7 @@ from torchtpu.graph.functional import functional_overload, written_arguments
 from torchtpu.graph.inference import Inferred, NotInferable, infer
 from torchtpu.graph.lowered import Lowered, Output, Write
 from torchtpu.graph.overloads import key_of, overload
+from torchtpu.graph.roles import describe
 from torchtpu.graph.rule_choice import Choice, choose
 from torchtpu.graph.views import View
 from torchtpu.rules.context import RuleContext, opmath
@@ -231,8 +232,6 @@ class _Resolution:
 
 
 def _overwritten(op: torch._ops.OpOverload) -> set[str]:
-    from torchtpu.graph.roles import describe
-
     description = describe(key_of(op))
     return {a.name for a, only in zip(op._schema.arguments, description.write_only, strict=True) if only}
 
@@ -250,11 +249,12 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
         outputs=tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in results),
         common_dtype=common_numpy,
         matmul_precision=_PRECISIONS[torch.get_float32_matmul_precision()])
+    slot_dtype = np.dtype(np.float64) if describe(key_of(call.op)).wide_numbers else opmath(common_numpy)
     num_slots = sum(isinstance(leaf, HostScalar | RunTimeNumber) for leaf in leaves(arguments))
     return Lowered(
         op=key_of(call.op), function=choice.function, context=context, arguments=arguments, keywords=keywords,
         buffers=tuple(_blank(call, index) for index in range(len(call.buffers))),
-        slot_dtypes=(opmath(common_numpy),) * num_slots, outputs=outputs, writes=writes, returned=returned)
+        slot_dtypes=(slot_dtype,) * num_slots, outputs=outputs, writes=writes, returned=returned)
 
 
 def _promoting(call: Call) -> list[Any]:

@@ -73,6 +73,7 @@ class Description:
     takes_cpu: list[bool]
     uses_precision: bool
     is_fill: bool
+    wide_numbers: bool  # run-time numbers are float64 whatever the data: 1 - beta is taken of them
 
 
 def _family(name: str) -> str:
@@ -97,6 +98,8 @@ def describe(name: str) -> Description:
         takes_cpu.append(kind == "List[Optional[Tensor]]" or argument.name == "indices" and kind.startswith("Optional"))
     functional = functional_overload(op) or op
     decomposed = find(key_of(functional)) is None
-    return Description(roles, write_only, takes_cpu, packet.rstrip("_") in _USES_PRECISION or decomposed, name in _FILLS)
+    return Description(
+        roles, write_only, takes_cpu, packet.rstrip("_") in _USES_PRECISION or decomposed, name in _FILLS,
+        wide_numbers=family.startswith("fused_"))
 
 

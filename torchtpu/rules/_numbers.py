@@ -68,6 +68,9 @@ def cast(x: Any, dtype: Any) -> Any:
         return constant(x, dtype)
     if x.dtype == dtype:
         return x
+    if is_bool(x.dtype) and is_inexact(dtype):
+        # Not a conversion: XLA makes a selection of a product with a converted bool, and NaN * False is not 0.
+        return jnp.where(x, np.ones((), dtype), np.zeros((), dtype))
     if is_complex(x.dtype) and not is_complex(dtype):
         if is_bool(dtype):
             return x != 0

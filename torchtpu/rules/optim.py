@@ -6,14 +6,13 @@ Each rule is one formula applied to every parameter of the list; XLA fuses it in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from torchtpu.rules._numbers import Scalar, is_static
+from torchtpu.rules._numbers import Scalar
 from torchtpu.rules._wide import number, widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
@@ -35,17 +34,16 @@ def _unless(found_inf: Array | None, old: Array, new: Array) -> Array:
 
 
 def _one_minus(x: Scalar, like: Array) -> Any:
-    """``1 - x``, subtracted before it is rounded to the dtype of ``like`` where ``x`` is known."""
+    """``1 - x``, subtracted before it is rounded to the dtype of ``like``: run-time numbers come as float64."""
     return number(1 - x, like)
 
 
 def _one_minus_power(base: Scalar, exponent: Array) -> Array:
-    """``1 - base ** exponent`` without the cancellation that a base near one suffers in float32."""
-    if is_static(base):
-        log = number(math.log(base) if base > 0 else -math.inf, exponent)
-    else:
-        log = jnp.log(number(base, exponent))
-    return -jnp.expm1(exponent * log)
+    """``1 - base ** exponent`` without the cancellation that a base near one suffers in float32.
+
+    Only the difference from one needs more than float32: a TPU has no logarithm of float64.
+    """
+    return -jnp.expm1(exponent * jnp.log1p(-_one_minus(base, exponent)))
 
 
 def _adam(decoupled_decay: bool) -> Callable[..., tuple[Arrays, ...]]:
