@@ -15,7 +15,7 @@ from pathlib import Path
 from lint.finding import ROOT, Finding, files, parse
 
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("_messages", "errors", "flags"),
+    ("_messages", "_version", "errors", "flags"),
     ("rules",),
     ("dtypes", "graph"),
     ("runtime", "_C"),

@@ -7,9 +7,13 @@ everything as it was.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from torchtpu._version import __version__
+
+if TYPE_CHECKING:
+    from torchtpu.device.abstract import abstract
+    from torchtpu.device.interop import from_jax, to_jax
 
 # Public names and the modules that define them; loaded when first used, so that importing torchtpu stays cheap.
 _PUBLIC = {
@@ -37,7 +41,8 @@ def __dir__() -> list[str]:
 def _register() -> None:
     import sys
 
-    if "torch" in sys.modules and not hasattr(sys.modules["torch"], "compile"):
+    spec = getattr(sys.modules.get("torch"), "__spec__", None)
+    if getattr(spec, "_initializing", False):
         return  # inside torch's own import: its autoload hook decides
     from torchtpu.autoload import register
 

@@ -1,31 +1,38 @@
 """Registering the device: by PyTorch's own autoload hook where that disturbs nobody, or by ``import torchtpu``.
 
-The hook never raises, whatever the environment: what is wrong is told at the first use of the device.
+The hook never raises, whatever the environment: what is wrong is told at the first use of the device, or by ``import torchtpu``.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 from typing import Any
 
 from torchtpu.errors import ConflictingPackageError, TorchTPUError, UnsupportedVersionError
 
 SUPPORTED_TORCH = "2.13"
 _registered = False
-_problem: TorchTPUError | None = None
 
 
 def autoload() -> None:
     """Entry point ``torch.backends``: register unless another accelerator works here; keep quiet about problems."""
-    global _problem
     try:
         if _asked_for() or not _other_accelerator():
             register()
-    except TorchTPUError as error:
-        _problem = error
-    except Exception as error:  # a broken installation must not make `import torch` fail
-        _problem = TorchTPUError(f"torchtpu could not be loaded: {type(error).__name__}: {error}.")
+    except Exception:  # whatever is wrong must not make `import torch` fail; `import torchtpu` tells it
+        pass
+    if not _registered:
+        _forget()
+
+
+def _forget() -> None:
+    """Let the user's own ``import torchtpu`` run again, which registers in any case or says what is wrong."""
+    if getattr(sys.modules["torchtpu"].__spec__, "_initializing", False):
+        return  # it is what imports torch just now
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchtpu"]:
+        del sys.modules[name]
 
 
 def register() -> None:
@@ -34,6 +41,7 @@ def register() -> None:
     Raises:
         UnsupportedVersionError: this release was not built for the installed PyTorch.
         ConflictingPackageError: the name, or PyTorch's slot for external devices, is taken.
+        TorchTPUError: the C++ core cannot be loaded.
     """
     global _registered
     if _registered:
@@ -44,7 +52,12 @@ def register() -> None:
         return
     _check_version(torch.__version__)
     _check_free(torch)
-    from torchtpu import _C, device
+    try:
+        from torchtpu import _C
+    except ImportError as error:
+        raise TorchTPUError(
+            f"The core of torchtpu cannot be loaded: {error}. Install torchtpu again, beside torch {torch.__version__}.") from error
+    from torchtpu import device
     from torchtpu.runtime import platform
     from torchtpu.runtime.bridge import Bridge
 
@@ -67,7 +80,8 @@ def _asked_for() -> bool:
 def _other_accelerator() -> bool:
     import torch
 
-    return torch.accelerator.current_accelerator(check_available=True) is not None or _slot_taken(torch)
+    # Counting asks CUDA's management library; is_available() would start CUDA, which no forked child could use any more.
+    return _slot_taken(torch) or torch.accelerator.device_count() > 0
 
 
 def _slot_taken(torch: Any) -> bool:

@@ -15,18 +15,12 @@ struct TpuAllocator final : public c10::DeviceAllocator {
     ensure_started(device);
     return make_data_ptr(new TpuBuffer(static_cast<int64_t>(num_bytes), device));
   }
-  c10::DeleterFnPtr raw_deleter() const override {
-    return &delete_buffer;
-  }
+  c10::DeleterFnPtr raw_deleter() const override { return &delete_buffer; }
   void copy_data(void* /*dest*/, const void* /*src*/, std::size_t /*count*/) const override {
     TORCH_CHECK(false, "tpu storages hold XLA values, not bytes that can be copied by address. Use Tensor.copy_().");
   }
-  bool initialized() override {
-    return true;
-  }
-  void emptyCache(c10::MempoolId_t /*pool*/) override {
-    host().empty_cache();
-  }
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override { host().empty_cache(); }
   void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {} // XLA keeps arguments alive itself
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
@@ -56,12 +50,8 @@ struct TpuAllocator final : public c10::DeviceAllocator {
     now.freed_bytes = 0;
     now.num_allocations = 0;
   }
-  void resetPeakStats(c10::DeviceIndex device) override {
-    MemoryStats::of(device).reset_peak();
-  }
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    return host().memory_info(device);
-  }
+  void resetPeakStats(c10::DeviceIndex device) override { MemoryStats::of(device).reset_peak(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override { return host().memory_info(device); }
 };
 
 TpuAllocator the_allocator;

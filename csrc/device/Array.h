@@ -42,19 +42,11 @@ class Array {
     }
   }
 
-  void* object() const {
-    return box_ == nullptr ? nullptr : box_->object;
-  }
+  void* object() const { return box_ == nullptr ? nullptr : box_->object; }
   // True if no other Array shares the object.
-  bool unique() const {
-    return box_ != nullptr && box_->references.load(std::memory_order_acquire) == 1;
-  }
-  int64_t num_bytes() const {
-    return box_->num_bytes;
-  }
-  explicit operator bool() const {
-    return box_ != nullptr;
-  }
+  bool unique() const { return box_ != nullptr && box_->references.load(std::memory_order_acquire) == 1; }
+  int64_t num_bytes() const { return box_->num_bytes; }
+  explicit operator bool() const { return box_ != nullptr; }
 
  private:
   struct Box {

@@ -8,12 +8,12 @@ namespace at::autocast {
 namespace {
 
 // As on CUDA: the logarithm of a probability that was rounded to 16 bits is not worth having.
-Tensor refuse_binary_cross_entropy(
-    const Tensor& /*self*/, const Tensor& /*target*/, const std::optional<Tensor>& /*weight*/, int64_t /*reduction*/) {
-  TORCH_CHECK(
-      false,
-      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. "
-      "Use binary_cross_entropy_with_logits, which takes the values before the sigmoid, or leave autocast for the loss.");
+Tensor refuse_binary_cross_entropy(const Tensor& /*self*/, const Tensor& /*target*/,
+                                   const std::optional<Tensor>& /*weight*/, int64_t /*reduction*/) {
+  TORCH_CHECK(false,
+              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. "
+              "Use binary_cross_entropy_with_logits, which takes the values before the sigmoid, or leave autocast for "
+              "the loss.");
 }
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {

@@ -20,8 +20,8 @@ constexpr size_t kStateBytes = 16;
 } // namespace
 
 TpuGeneratorImpl::TpuGeneratorImpl(c10::DeviceIndex device)
-    : GeneratorImpl(
-          c10::Device(c10::DeviceType::PrivateUse1, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+    : GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, device),
+                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       state_(std::make_shared<Philox>(Philox{c10::default_rng_seed_val, 0})) {}
 
 void TpuGeneratorImpl::set_current_seed(uint64_t seed) {
@@ -44,9 +44,8 @@ uint64_t TpuGeneratorImpl::get_offset() const {
 
 void TpuGeneratorImpl::set_state(const c10::TensorImpl& state) {
   at::detail::check_rng_state(state);
-  TORCH_CHECK(
-      state.numel() == static_cast<int64_t>(kStateBytes),
-      "Expected a tpu generator state of 16 bytes (seed, offset), got ", state.numel(), " bytes.");
+  TORCH_CHECK(state.numel() == static_cast<int64_t>(kStateBytes),
+              "Expected a tpu generator state of 16 bytes (seed, offset), got ", state.numel(), " bytes.");
   std::array<uint64_t, 2> words;
   std::memcpy(words.data(), state.data_dtype_initialized<uint8_t>(), kStateBytes);
   set_offset(words[1]); // checks it, so that a wrong state changes nothing
@@ -54,7 +53,8 @@ void TpuGeneratorImpl::set_state(const c10::TensorImpl& state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> TpuGeneratorImpl::get_state() const {
-  at::Tensor state = at::empty({static_cast<int64_t>(kStateBytes)}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  at::Tensor state =
+      at::empty({static_cast<int64_t>(kStateBytes)}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   const std::array<uint64_t, 2> words{state_->seed, state_->offset};
   std::memcpy(state.mutable_data_ptr(), words.data(), kStateBytes);
   return state.getIntrusivePtr();

@@ -23,9 +23,7 @@ class TpuGeneratorImpl final : public c10::GeneratorImpl {
   // Returns (seed, offset) for one draw and moves the offset on.
   std::pair<uint64_t, uint64_t> draw();
 
-  static c10::DeviceType device_type() {
-    return c10::DeviceType::PrivateUse1;
-  }
+  static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
 
  private:
   TpuGeneratorImpl* clone_impl() const override;

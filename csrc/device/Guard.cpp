@@ -21,9 +21,7 @@ constexpr auto kType = c10::DeviceType::PrivateUse1;
 // Work runs in the order of its recording, whatever stream it was put on: streams are names, and every order that
 // stream semantics promise holds. Times are the moments at which the host saw the work finished.
 struct TpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
-  c10::DeviceType type() const override {
-    return kType;
-  }
+  c10::DeviceType type() const override { return kType; }
   c10::Device exchangeDevice(c10::Device device) const override {
     c10::Device previous = getDevice();
     if (device.index() != previous.index()) {
@@ -31,9 +29,7 @@ struct TpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     }
     return previous;
   }
-  c10::Device getDevice() const override {
-    return {kType, the_device};
-  }
+  c10::Device getDevice() const override { return {kType, the_device}; }
   void setDevice(c10::Device device) const override {
     if (device.index() >= 0) {
       set_current_device(device.index());
@@ -44,9 +40,7 @@ struct TpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
       the_device = device.index();
     }
   }
-  c10::DeviceIndex deviceCount() const noexcept override {
-    return host().device_count();
-  }
+  c10::DeviceIndex deviceCount() const noexcept override { return host().device_count(); }
   c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override {
     return {}; // every dtype
   }
@@ -69,31 +63,25 @@ struct TpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     the_streams[stream.device_index()] = stream.id();
     return previous;
   }
-  void* getStreamNativeHandle(const c10::Stream stream) const override {
-    return reinterpret_cast<void*>(stream.id());
-  }
-  bool queryStream(const c10::Stream& stream) const override {
-    return host().query_device(stream.device_index());
-  }
-  void synchronizeStream(const c10::Stream& stream) const override {
-    host().synchronize(stream.device_index());
-  }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return reinterpret_cast<void*>(stream.id()); }
+  bool queryStream(const c10::Stream& stream) const override { return host().query_device(stream.device_index()); }
+  void synchronizeStream(const c10::Stream& stream) const override { host().synchronize(stream.device_index()); }
   void synchronizeDevice(const c10::DeviceIndex device) const override {
     const c10::DeviceIndex index = device < 0 ? the_device : device;
     ensure_exists(index);
     host().synchronize(index);
   }
 
-  void record(
-      void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag flag) const override {
-    TORCH_CHECK(
-        device == -1 || device == stream.device_index(),
-        "An event of tpu:", static_cast<int>(device), " cannot be recorded on a stream of ", stream.device());
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
+              const c10::EventFlag flag) const override {
+    TORCH_CHECK(device == -1 || device == stream.device_index(), "An event of tpu:", static_cast<int>(device),
+                " cannot be recorded on a stream of ", stream.device());
     const bool timed = flag == c10::EventFlag::BACKEND_DEFAULT;
-    *event = reinterpret_cast<void*>(
-        host().record_event(reinterpret_cast<int64_t>(*event), stream.device_index(), timed));
+    *event =
+        reinterpret_cast<void*>(host().record_event(reinterpret_cast<int64_t>(*event), stream.device_index(), timed));
   }
-  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {} // one order: what was recorded ran before
+  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {
+  } // one order: what was recorded ran before
   bool queryEvent(void* event) const override {
     return event == nullptr || host().query_event(reinterpret_cast<int64_t>(event));
   }
@@ -108,7 +96,8 @@ struct TpuGuardImpl final : public c10::impl::DeviceGuardImplInterface {
     }
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex /*device*/) const override {
-    TORCH_CHECK(first != nullptr && second != nullptr, "Both events must be recorded before their elapsed time is asked for.");
+    TORCH_CHECK(first != nullptr && second != nullptr,
+                "Both events must be recorded before their elapsed time is asked for.");
     return host().elapsed_ms(reinterpret_cast<int64_t>(first), reinterpret_cast<int64_t>(second));
   }
 };

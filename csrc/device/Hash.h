@@ -1,4 +1,5 @@
-// The 128-bit key of a recorded program, built word by word. Equal across processes, because only contents are mixed in.
+// The 128-bit key of a recorded program, built word by word. Equal across processes, because only contents are mixed
+// in.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,7 @@ struct Hash128 {
     mix(other.high);
     mix(other.low);
   }
-  bool operator==(const Hash128& other) const {
-    return high == other.high && low == other.low;
-  }
+  bool operator==(const Hash128& other) const { return high == other.high && low == other.low; }
 };
 
 inline uint64_t hash_text(std::string_view text) {
@@ -38,7 +37,5 @@ inline uint64_t hash_text(std::string_view text) {
 
 template <>
 struct std::hash<tpu::Hash128> {
-  size_t operator()(const tpu::Hash128& key) const noexcept {
-    return static_cast<size_t>(key.high ^ (key.low * 31));
-  }
+  size_t operator()(const tpu::Hash128& key) const noexcept { return static_cast<size_t>(key.high ^ (key.low * 31)); }
 };

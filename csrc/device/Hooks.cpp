@@ -4,9 +4,9 @@
 
 #include "csrc/device/Generator.h"
 #include "csrc/device/Guard.h"
+#include "csrc/device/Hooks.h"
 #include "csrc/device/Host.h"
 #include "csrc/device/HostAllocator.h"
-#include "csrc/device/Hooks.h"
 #include "csrc/record/Buffer.h"
 #include "csrc/record/Copy.h"
 
@@ -15,25 +15,15 @@ namespace tpu {
 namespace {
 
 struct TpuHooks final : public at::PrivateUse1HooksInterface {
-  bool isBuilt() const override {
-    return true;
-  }
-  bool isAvailable() const override {
-    return host().available();
-  }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return host().available(); }
   bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override {
     return true; // JAX starts at the first use of any device
   }
   void init() const override {} // asked for by pinned memory too, which must not start JAX; kernels start it themselves
-  c10::DeviceIndex deviceCount() const override {
-    return host().device_count();
-  }
-  c10::DeviceIndex getCurrentDevice() const override {
-    return current_device();
-  }
-  void setCurrentDevice(c10::DeviceIndex device) const override {
-    set_current_device(device);
-  }
+  c10::DeviceIndex deviceCount() const override { return host().device_count(); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
+  void setCurrentDevice(c10::DeviceIndex device) const override { set_current_device(device); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
     const c10::DeviceIndex previous = current_device();
     if (device >= 0) {
@@ -41,24 +31,14 @@ struct TpuHooks final : public at::PrivateUse1HooksInterface {
     }
     return previous;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
-    return exchangeDevice(device);
-  }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override {
-    return default_generator(device);
-  }
-  at::Generator getNewGenerator(c10::DeviceIndex device) const override {
-    return new_generator(device);
-  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override { return exchangeDevice(device); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex device) const override { return default_generator(device); }
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override { return new_generator(device); }
   at::Device getDeviceFromPtr(void* data) const override {
     return {c10::DeviceType::PrivateUse1, static_cast<TpuBuffer*>(data)->device};
   }
-  bool isPinnedPtr(const void* data) const override {
-    return is_locked(data);
-  }
-  at::Allocator* getPinnedMemoryAllocator() const override {
-    return host_allocator();
-  }
+  bool isPinnedPtr(const void* data) const override { return is_locked(data); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return host_allocator(); }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t num_bytes) const override {
     resize_storage(storage.unsafeGetStorageImpl(), static_cast<int64_t>(num_bytes));
   }

@@ -48,9 +48,7 @@ class Host {
   // Raises the error class `name` of torchtpu.errors. `fields` are "key=value" pairs separated by the unit separator.
   [[noreturn]] virtual void raise(const char* name, const std::string& fields) = 0;
   // Raises PoisonedTensorError with the first error's text.
-  [[noreturn]] void raise_poisoned(const std::string& first) {
-    raise("PoisonedTensorError", "first=" + first);
-  }
+  [[noreturn]] void raise_poisoned(const std::string& first) { raise("PoisonedTensorError", "first=" + first); }
   // Wraps a pointer so that it can ride in PyTorch's thread-local state.
   virtual std::shared_ptr<c10::SafePyObject> make_token(void* pointer) = 0;
   virtual void* read_token(const c10::SafePyObject& token) = 0;
@@ -77,8 +75,8 @@ inline void ensure_exists(c10::DeviceIndex device) {
   }
 }
 
-// From here on, forked children are marked. No fork catches one of these locks in the hands of another thread, which the
-// child would wait for forever; they are given in the order in which they nest.
+// From here on, forked children are marked. No fork catches one of these locks in the hands of another thread, which
+// the child would wait for forever; they are given in the order in which they nest.
 void mark_forked_children(std::vector<std::mutex*> locks);
 
 } // namespace tpu

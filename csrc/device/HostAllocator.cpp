@@ -73,9 +73,8 @@ struct TpuHostAllocator final : public at::HostAllocator {
     TORCH_CHECK(address != nullptr, "Out of host memory: ", num_bytes, " bytes of pinned memory were asked for.");
     const bool locked = mlock(address, num_bytes) == 0;
     if (!locked) {
-      TORCH_WARN_ONCE(
-          "The system refused to lock ", num_bytes, " bytes of memory (", std::strerror(errno),
-          "): the tensor is ordinary memory and is_pinned() says so. Raise the limit with 'ulimit -l'.");
+      TORCH_WARN_ONCE("The system refused to lock ", num_bytes, " bytes of memory (", std::strerror(errno),
+                      "): the tensor is ordinary memory and is_pinned() says so. Raise the limit with 'ulimit -l'.");
     }
     survive_forks();
     std::lock_guard<std::mutex> guard(blocks_lock());
@@ -84,20 +83,12 @@ struct TpuHostAllocator final : public at::HostAllocator {
     stats().allocated_bytes.increase(static_cast<int64_t>(num_bytes));
     return {address, address, &free_block, at::kCPU};
   }
-  c10::DeleterFnPtr raw_deleter() const override {
-    return &free_block;
-  }
-  void copy_data(void* dest, const void* src, std::size_t count) const override {
-    default_copy_data(dest, src, count);
-  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override { default_copy_data(dest, src, count); }
   // Uploads hold a reference to their source tensor until they have read it, so memory is never reused too early.
-  bool record_event(void* /*ptr*/, void* /*ctx*/, c10::Stream /*stream*/) override {
-    return true;
-  }
+  bool record_event(void* /*ptr*/, void* /*ctx*/, c10::Stream /*stream*/) override { return true; }
   void empty_cache() override {} // blocks go back to the system when they are freed
-  at::HostStats get_stats() override {
-    return stats();
-  }
+  at::HostStats get_stats() override { return stats(); }
   void reset_accumulated_stats() override {
     stats().allocations.reset_accumulated();
     stats().allocated_bytes.reset_accumulated();

@@ -29,9 +29,7 @@ struct MemoryStats {
     freed_bytes += num_bytes;
   }
   // A running program needs this much beyond the live arrays.
-  void note_transient(int64_t num_bytes) {
-    raise_to(peak_bytes, current_bytes.load() + num_bytes);
-  }
+  void note_transient(int64_t num_bytes) { raise_to(peak_bytes, current_bytes.load() + num_bytes); }
   void reset_peak() {
     peak_bytes = current_bytes.load();
     peak_live = num_live.load();

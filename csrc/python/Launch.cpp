@@ -69,7 +69,8 @@ py::array_t<T> vector_of(const std::vector<Source>& values) {
   T* data = result.mutable_data();
   for (size_t i = 0; i < values.size(); ++i) {
     if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
-      data[i] = T(static_cast<typename T::value_type>(values[i].real()), static_cast<typename T::value_type>(values[i].imag()));
+      data[i] = T(static_cast<typename T::value_type>(values[i].real()),
+                  static_cast<typename T::value_type>(values[i].imag()));
     } else if constexpr (std::is_same_v<Source, int64_t>) {
       data[i] = values[i];
     } else {
@@ -235,10 +236,9 @@ class Launch {
       for (size_t i = node.first_use; i < end_use; ++i) {
         uses.append(py::make_tuple(static_cast<int>(program_.uses[i].group), program_.uses[i].index));
       }
-      nodes.append(py::make_tuple(
-          py::reinterpret_borrow<py::object>(static_cast<PyObject*>(node.signature->lowering)), refs, uses,
-          node.first_value, end_value - node.first_value, node.signature->random ? static_cast<int>(node.draw) : -1,
-          node.recomputed));
+      nodes.append(py::make_tuple(py::reinterpret_borrow<py::object>(static_cast<PyObject*>(node.signature->lowering)),
+                                  refs, uses, node.first_value, end_value - node.first_value,
+                                  node.signature->random ? static_cast<int>(node.draw) : -1, node.recomputed));
     }
     py::list inputs;
     for (const Input& input : program_.inputs) {

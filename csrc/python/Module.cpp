@@ -65,9 +65,9 @@ py::object to_array(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_privateuseone(), "Expected a tpu tensor, got one on ", tensor.device());
   ensure_started(tensor.device().index());
   at::Tensor dense = tensor.is_contiguous() && tensor.storage_offset() == 0 && !tensor.is_conj() && !tensor.is_neg() &&
-          static_cast<int64_t>(tensor.nbytes()) == buffer_of(tensor)->num_bytes
-      ? tensor
-      : tensor.resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous);
+                             static_cast<int64_t>(tensor.nbytes()) == buffer_of(tensor)->num_bytes
+                         ? tensor
+                         : tensor.resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous);
   Array array;
   {
     py::gil_scoped_release release;
@@ -102,14 +102,20 @@ const char* state_name(const at::Tensor& tensor) {
 }
 
 void bind_recorder(py::module_& m) {
-  m.def("flush", [](int device, const std::string& reason, bool keep_roots) {
-    py::gil_scoped_release release;
-    flush(static_cast<c10::DeviceIndex>(device), reason.c_str(), keep_roots);
-  }, py::arg("device"), py::arg("reason"), py::arg("keep_roots") = false);
-  m.def("flush_all", [](int device, const std::string& reason, bool keep_roots) {
-    py::gil_scoped_release release;
-    flush_all(static_cast<c10::DeviceIndex>(device), reason.c_str(), keep_roots);
-  }, py::arg("device"), py::arg("reason"), py::arg("keep_roots") = false);
+  m.def(
+      "flush",
+      [](int device, const std::string& reason, bool keep_roots) {
+        py::gil_scoped_release release;
+        flush(static_cast<c10::DeviceIndex>(device), reason.c_str(), keep_roots);
+      },
+      py::arg("device"), py::arg("reason"), py::arg("keep_roots") = false);
+  m.def(
+      "flush_all",
+      [](int device, const std::string& reason, bool keep_roots) {
+        py::gil_scoped_release release;
+        flush_all(static_cast<c10::DeviceIndex>(device), reason.c_str(), keep_roots);
+      },
+      py::arg("device"), py::arg("reason"), py::arg("keep_roots") = false);
   m.def("eager_mode", [] { return static_cast<int>(eager_mode()); });
   m.def("set_eager_mode", [](int mode) {
     py::gil_scoped_release release;
@@ -155,7 +161,8 @@ void bind_device(py::module_& m) {
   m.def("set_device", [](int device) { set_current_device(static_cast<c10::DeviceIndex>(device)); });
   m.def("default_generator", [](int device) { return default_generator(static_cast<c10::DeviceIndex>(device)); });
   m.def("memory_stats", &memory_stats);
-  m.def("reset_peak_memory_stats", [](int device) { MemoryStats::of(static_cast<c10::DeviceIndex>(device)).reset_peak(); });
+  m.def("reset_peak_memory_stats",
+        [](int device) { MemoryStats::of(static_cast<c10::DeviceIndex>(device)).reset_peak(); });
   m.def("is_locked", [](uintptr_t address) { return is_locked(reinterpret_cast<void*>(address)); });
   m.def("stop", &stop_releasing);
 }

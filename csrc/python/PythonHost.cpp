@@ -15,9 +15,7 @@ std::atomic<bool> is_available{false};
 std::atomic<int> guessed_devices{1};
 
 struct PythonHost final : public Host {
-  bool available() noexcept override {
-    return is_available.load();
-  }
+  bool available() noexcept override { return is_available.load(); }
   c10::DeviceIndex device_count() noexcept override {
     const int started = num_started_devices.load();
     return static_cast<c10::DeviceIndex>(started > 0 ? started : guessed_devices.load());

@@ -81,13 +81,12 @@ class ArgumentWriter {
     }
     if (tensor.device().is_cpu()) {
       ++next_scalar_;
-      return py::make_tuple(
-          "host", dtype_object(tensor.scalar_type()), tensor.unsafeGetTensorImpl()->is_wrapped_number());
+      return py::make_tuple("host", dtype_object(tensor.scalar_type()),
+                            tensor.unsafeGetTensorImpl()->is_wrapped_number());
     }
     const TensorArg& arg = call_.tensors[next_tensor_++];
-    return py::make_tuple(
-        "tensor", arg.buffer, dtype_object(tensor.scalar_type()), to_tuple(tensor.sizes()), to_tuple(tensor.strides()),
-        tensor.storage_offset(), tensor.is_conj(), tensor.is_neg());
+    return py::make_tuple("tensor", arg.buffer, dtype_object(tensor.scalar_type()), to_tuple(tensor.sizes()),
+                          to_tuple(tensor.strides()), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg());
   }
 
   static py::object plain(const c10::IValue& item) {
@@ -124,7 +123,8 @@ py::list describe_buffers(const Call& call) {
     if (buffer->state == State::kEmpty) {
       result.append(py::make_tuple(py::none(), py::none(), buffer->num_bytes));
     } else {
-      result.append(py::make_tuple(dtype_object(buffer->desc->dtype), to_tuple(buffer->desc->shape), buffer->num_bytes));
+      result.append(
+          py::make_tuple(dtype_object(buffer->desc->dtype), to_tuple(buffer->desc->shape), buffer->num_bytes));
     }
   }
   return result;
@@ -234,10 +234,9 @@ struct PythonLowering final : public Lowering {
     std::vector<TpuBuffer*> buffers = call.buffers;
     std::vector<py::object> numbers;
     for (const ScalarUse& use : call.scalars) {
-      numbers.push_back(
-          use.kind == ScalarUse::kInt        ? py::object(py::int_(use.integer))
-              : use.kind == ScalarUse::kDouble ? py::object(py::float_(use.number.real()))
-                                               : py::cast(std::complex<double>(use.number)));
+      numbers.push_back(use.kind == ScalarUse::kInt      ? py::object(py::int_(use.integer))
+                        : use.kind == ScalarUse::kDouble ? py::object(py::float_(use.number.real()))
+                                                         : py::cast(std::complex<double>(use.number)));
     }
     for (TpuBuffer* buffer : buffers) {
       Array array = array_of(buffer, call.op->name.c_str());
@@ -246,9 +245,9 @@ struct PythonLowering final : public Lowering {
     const c10::DeviceIndex device = call.device;
     OpInfo* op = call.op;
     torch::jit::Stack* stack = call.stack;
-    py::list answer = call_bridge(
-        "run_dynamic", py::reinterpret_borrow<py::object>(static_cast<PyObject*>(signature.lowering)), arrays,
-        py::cast(numbers), static_cast<int>(device));
+    py::list answer =
+        call_bridge("run_dynamic", py::reinterpret_borrow<py::object>(static_cast<PyObject*>(signature.lowering)),
+                    arrays, py::cast(numbers), static_cast<int>(device));
     torch::jit::drop(*stack, op->args.size());
     for (py::handle item : answer) {
       auto output = item.cast<py::tuple>(); // dtype, shape, array
@@ -278,21 +277,20 @@ struct PythonLowering final : public Lowering {
     // An empty memoryview of address 0 would be refused.
     static char nothing = 0;
     auto view = py::memoryview::from_memory(data == nullptr ? &nothing : data, desc->num_bytes);
-    py::object array = call_bridge(
-        "upload", view, dtype_object(desc->dtype), to_tuple(desc->shape), static_cast<int>(device), owner);
+    py::object array =
+        call_bridge("upload", view, dtype_object(desc->dtype), to_tuple(desc->shape), static_cast<int>(device), owner);
     return {array.release().ptr(), desc->num_bytes, device};
   }
   void download(const Array& array, void* data, int64_t num_bytes) override {
     py::gil_scoped_acquire gil;
-    call_bridge(
-        "download", py::reinterpret_borrow<py::object>(static_cast<PyObject*>(array.object())),
-        py::memoryview::from_memory(data, num_bytes));
+    call_bridge("download", py::reinterpret_borrow<py::object>(static_cast<PyObject*>(array.object())),
+                py::memoryview::from_memory(data, num_bytes));
   }
   Array to_device(const Array& array, const Desc* desc, c10::DeviceIndex device) override {
     py::gil_scoped_acquire gil;
-    py::object moved = call_bridge(
-        "to_device", py::reinterpret_borrow<py::object>(static_cast<PyObject*>(array.object())),
-        static_cast<int>(device));
+    py::object moved =
+        call_bridge("to_device", py::reinterpret_borrow<py::object>(static_cast<PyObject*>(array.object())),
+                    static_cast<int>(device));
     return {moved.release().ptr(), desc->num_bytes, device};
   }
 };

@@ -88,14 +88,13 @@ c10::DataPtr make_data_ptr(TpuBuffer* buffer) {
 }
 
 static at::Tensor make_bare_tensor(TpuBuffer* buffer, c10::ScalarType dtype) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), buffer->num_bytes, make_data_ptr(buffer), device_allocator(), true);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), buffer->num_bytes,
+                                                       make_data_ptr(buffer), device_allocator(), true);
   return at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
 }
 
-at::Tensor make_tensor(
-    TpuBuffer* buffer, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+at::Tensor make_tensor(TpuBuffer* buffer, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   at::Tensor tensor = make_bare_tensor(buffer, dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;

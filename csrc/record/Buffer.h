@@ -1,7 +1,7 @@
 // What a storage of the tpu device holds: a value, the promise of one, or nothing at all.
 //
-// A storage's DataPtr points at a TpuBuffer. Tensors over it are views: sizes, strides and offset in TensorImpl, never data.
-// All fields are guarded by recorder_lock(), except the reference count.
+// A storage's DataPtr points at a TpuBuffer. Tensors over it are views: sizes, strides and offset in TensorImpl, never
+// data. All fields are guarded by recorder_lock(), except the reference count.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,8 @@ class Program;
 
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-// Shape and dtype of a buffer's value; row-major order of the shape is the order of memory. Interned: compare by address.
+// Shape and dtype of a buffer's value; row-major order of the shape is the order of memory. Interned: compare by
+// address.
 struct Desc {
   c10::ScalarType dtype;
   Sizes shape;
@@ -44,9 +45,7 @@ struct TpuBuffer {
   TpuBuffer(int64_t num_bytes, c10::DeviceIndex device);
   TpuBuffer(const TpuBuffer&) = delete;
 
-  void retain() {
-    references.fetch_add(1, std::memory_order_relaxed);
-  }
+  void retain() { references.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     if (references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       delete this;
@@ -91,7 +90,7 @@ inline TpuBuffer* buffer_of(const at::TensorBase& tensor) {
   return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
-void delete_buffer(void* buffer); // gives up one reference
+void delete_buffer(void* buffer);              // gives up one reference
 c10::DataPtr make_data_ptr(TpuBuffer* buffer); // takes over one reference
 at::Tensor make_tensor(TpuBuffer* buffer, c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 at::Tensor make_contiguous_tensor(TpuBuffer* buffer, c10::ScalarType dtype, c10::IntArrayRef sizes);

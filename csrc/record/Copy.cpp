@@ -20,7 +20,7 @@ namespace {
 // A tensor that is its buffer's whole value, in the order of memory and without lazy bits.
 bool is_whole(const at::Tensor& tensor, const TpuBuffer& buffer) {
   return tensor.storage_offset() == 0 && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg() &&
-      static_cast<int64_t>(tensor.nbytes()) == buffer.num_bytes;
+         static_cast<int64_t>(tensor.nbytes()) == buffer.num_bytes;
 }
 
 // The same elements as a tensor that is its buffer's whole value; recorded if it takes work.
@@ -32,7 +32,7 @@ at::Tensor as_whole(const at::Tensor& tensor) {
   return copy_(dense, tensor, false);
 }
 
-void count_bytes(int64_t Counters::*counter, int64_t num_bytes) {
+void count_bytes(int64_t Counters::* counter, int64_t num_bytes) {
   std::lock_guard<std::mutex> guard(recorder_lock());
   counters().*counter += num_bytes;
 }
@@ -79,8 +79,9 @@ void download_from(const at::Tensor& self, const at::Tensor& src) {
   Array array = array_of(buffer_of(whole), "copy to the host");
   count_bytes(&Counters::bytes_to_host, static_cast<int64_t>(whole.nbytes()));
   const bool direct = self.scalar_type() == whole.scalar_type() && self.sizes() == whole.sizes() &&
-      self.is_contiguous() && !self.is_conj() && !self.is_neg();
-  at::Tensor host_tensor = direct ? self : at::empty(whole.sizes(), whole.options().device(at::kCPU).pinned_memory(false));
+                      self.is_contiguous() && !self.is_conj() && !self.is_neg();
+  at::Tensor host_tensor =
+      direct ? self : at::empty(whole.sizes(), whole.options().device(at::kCPU).pinned_memory(false));
   read_bytes(array, host_tensor);
   if (!direct) {
     self.copy_(host_tensor);
@@ -176,8 +177,8 @@ void resize_storage(c10::StorageImpl* storage, int64_t num_bytes) {
   }
 }
 
-const at::Tensor& resize_(
-    const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
+const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
+                          std::optional<at::MemoryFormat> memory_format) {
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != size) {
     const int64_t item_bytes = static_cast<int64_t>(self.itemsize());

@@ -15,16 +15,16 @@ namespace tpu {
 // Roles of number arguments. The role decides whether a number is an input of the program or part of its key.
 enum Role : uint8_t {
   kStatic = 0,
-  kRuntime = 1,          // an input
-  kStaticAtDefault = 2,  // ... but not at the schema's default
-  kStaticAtZero = 4,     // ... nor at zero, where semantics change
-  kPromoted = 8,         // static until it is seen to vary
+  kRuntime = 1,         // an input
+  kStaticAtDefault = 2, // ... but not at the schema's default
+  kStaticAtZero = 4,    // ... nor at zero, where semantics change
+  kPromoted = 8,        // static until it is seen to vary
 };
 
 struct ArgInfo {
   uint8_t role = kStatic;
-  bool written = false;      // the schema says that the operator mutates it
-  bool takes_cpu = false;    // CPU tensors of any size are moved to the device (indices)
+  bool written = false;   // the schema says that the operator mutates it
+  bool takes_cpu = false; // CPU tensors of any size are moved to the device (indices)
   std::optional<double> default_number;
 };
 

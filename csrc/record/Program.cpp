@@ -91,9 +91,8 @@ void Program::use_slots(const Call& call, const Signature& signature) {
     const auto integer = use.kind == ScalarUse::kInt ? use.integer : static_cast<int64_t>(use.number.real());
     const c10::complex<double> number =
         use.kind == ScalarUse::kInt ? c10::complex<double>(static_cast<double>(use.integer)) : use.number;
-    const SlotKey key{
-        call.op->hash, use.arg | static_cast<uint64_t>(group) << 32,
-        integral ? static_cast<uint64_t>(integer) : bits_of(number.real()), bits_of(number.imag())};
+    const SlotKey key{call.op->hash, use.arg | static_cast<uint64_t>(group) << 32,
+                      integral ? static_cast<uint64_t>(integer) : bits_of(number.real()), bits_of(number.imag())};
     auto& slots_of_group = slots[static_cast<size_t>(group)];
     const auto next = static_cast<uint32_t>(integral ? integers.size() : slots_of_group.size());
     auto [found, fresh] = shared_slots_.emplace(key, next);
@@ -110,8 +109,13 @@ void Program::use_slots(const Call& call, const Signature& signature) {
 }
 
 void Program::append(const Call& call, Signature& signature, Circumstances at, std::vector<TpuBuffer*>& fresh) {
-  Node node{&signature, static_cast<uint32_t>(refs.size()), static_cast<uint32_t>(values.size()),
-            static_cast<uint32_t>(uses.size()), static_cast<uint32_t>(draws.size()), at.recomputing, at.abstract};
+  Node node{&signature,
+            static_cast<uint32_t>(refs.size()),
+            static_cast<uint32_t>(values.size()),
+            static_cast<uint32_t>(uses.size()),
+            static_cast<uint32_t>(draws.size()),
+            at.recomputing,
+            at.abstract};
   if (signature.random) {
     draws.push_back(draw(call));
   }
@@ -188,7 +192,8 @@ void Program::fail(const std::shared_ptr<const std::string>& error, const std::v
   auto promised = [this](const TpuBuffer* buffer) { // and not overwritten since, by an upload for instance
     return buffer->state == State::kPending && buffer->program == this;
   };
-  for (auto last = restores.rbegin(); last != restores.rend(); ++last) { // a buffer's newest value from outside comes first
+  for (auto last = restores.rbegin(); last != restores.rend();
+       ++last) { // a buffer's newest value from outside comes first
     const Restore& restore = *last;
     if (!promised(restore.buffer)) {
       continue;

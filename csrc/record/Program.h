@@ -73,9 +73,7 @@ class Program {
 
   // Appends a node for the call. Fills `fresh` with the buffers of new outputs, each with one reference for the caller.
   void append(const Call& call, Signature& signature, Circumstances at, std::vector<TpuBuffer*>& fresh);
-  bool empty() const {
-    return nodes.empty();
-  }
+  bool empty() const { return nodes.empty(); }
   bool repeats() const; // its newest suffix equals the one before it
 
   // After a failure: mutated buffers regain their values, except where input `i` is lost; buffers never computed are

@@ -133,9 +133,8 @@ void wait_for_a_program() {
 }
 
 void check_not_mine(const Program& program) {
-  TORCH_CHECK(
-      program.running_thread != this_thread(),
-      "A tensor was used while the program that computes it was being compiled on the same thread.");
+  TORCH_CHECK(program.running_thread != this_thread(),
+              "A tensor was used while the program that computes it was being compiled on the same thread.");
 }
 
 // Runs a program that was waiting in some slot, if it still is.

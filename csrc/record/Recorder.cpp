@@ -54,8 +54,8 @@ at::Tensor new_tensor(const OutputMeta& meta, TpuBuffer* buffer) {
                          : make_tensor(buffer, meta.dtype, meta.sizes, meta.strides);
 }
 
-c10::IValue make_return(
-    const ReturnSpec& spec, const Call& call, const Signature& signature, const std::vector<TpuBuffer*>& fresh) {
+c10::IValue make_return(const ReturnSpec& spec, const Call& call, const Signature& signature,
+                        const std::vector<TpuBuffer*>& fresh) {
   switch (spec.kind) {
     case ReturnSpec::kNew:
       return new_tensor(signature.outputs[spec.index], fresh[spec.index]);
@@ -75,8 +75,8 @@ c10::IValue make_return(
   return list;
 }
 
-void push_results(
-    torch::jit::Stack* stack, const Call& call, const Signature& signature, const std::vector<TpuBuffer*>& fresh) {
+void push_results(torch::jit::Stack* stack, const Call& call, const Signature& signature,
+                  const std::vector<TpuBuffer*>& fresh) {
   if (signature.returns.size() == 1) { // nearly always: nothing to allocate
     c10::IValue result = make_return(signature.returns[0], call, signature, fresh);
     torch::jit::drop(*stack, call.op->args.size());
@@ -114,9 +114,7 @@ class Recording {
     scratch_->call.stack = stack;
     scratch_->fresh.clear();
   }
-  ~Recording() {
-    --depth_;
-  }
+  ~Recording() { --depth_; }
   Recording(const Recording&) = delete;
 
   void run() {
@@ -206,7 +204,8 @@ class Recording {
     return nullptr;
   }
 
-  // What was made since the program before this one began may be a batch or an activation; older buffers are parameters.
+  // What was made since the program before this one began may be a batch or an activation; older buffers are
+  // parameters.
   static std::unique_ptr<Program> new_program(Issuer::Slot& slot, c10::DeviceIndex device) {
     const uint64_t now = newest_buffer_serial();
     const uint64_t before = std::exchange(slot.birth, now);
@@ -216,7 +215,7 @@ class Recording {
   // Fresh optimizer state: filled into a buffer that holds nothing yet, during a step.
   static bool is_state_fill(const Issuer& issuer, const Call& call) {
     return call.op->is_fill && issuer.optimizer_depth > 0 && call.arg(0).isTensor() &&
-        buffer_of(call.arg(0).toTensor())->state == State::kEmpty;
+           buffer_of(call.arg(0).toTensor())->state == State::kEmpty;
   }
 
   void finish_mode(Issuer& issuer, const Call& call) {

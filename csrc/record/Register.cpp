@@ -1,5 +1,6 @@
 #include "csrc/record/Register.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/native/transformers/attention.h>
@@ -11,7 +12,6 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-#include <ATen/EmptyTensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -33,20 +33,20 @@ constexpr auto kKey = c10::DispatchKey::PrivateUse1;
 
 // ---- kernels written by hand: allocation, metadata, copies ----
 
-at::Tensor empty_memory_format(
-    c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-    std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
+at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                               std::optional<at::Layout> layout, std::optional<at::Device> device,
+                               std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only CPU tensors can be pinned.");
-  TORCH_CHECK(
-      layout.value_or(at::kStrided) == at::kStrided, "The tpu device holds dense tensors, got layout ", *layout,
-      ". Keep sparse tensors on the CPU, or densify them with .to_dense().");
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "The tpu device holds dense tensors, got layout ", *layout,
+              ". Keep sparse tensors on the CPU, or densify them with .to_dense().");
   const c10::DeviceIndex index = resolve_device(device.value_or(at::Device(c10::kPrivateUse1)));
   ensure_started(index);
   const at::ScalarType scalar_type = dtype.value_or(c10::get_default_dtype_as_scalartype());
   int64_t num_elements = 1;
   for (int64_t length : size) {
     TORCH_CHECK(length >= 0, "Trying to create tensor with negative dimension ", length, ": ", size);
-    TORCH_CHECK(!c10::mul_overflows(num_elements, length, &num_elements), "Storage size calculation overflowed with sizes=", size);
+    TORCH_CHECK(!c10::mul_overflows(num_elements, length, &num_elements),
+                "Storage size calculation overflowed with sizes=", size);
   }
   auto* buffer = new TpuBuffer(num_elements * static_cast<int64_t>(c10::elementSize(scalar_type)), index);
   if (current_issuer().abstract) {
@@ -59,15 +59,16 @@ at::Tensor empty_memory_format(
   return tensor;
 }
 
-at::Tensor empty_strided(
-    c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-    std::optional<at::Device> device, std::optional<bool> pin_memory) {
+at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout, std::optional<at::Device> device,
+                         std::optional<bool> pin_memory) {
   at::detail::check_size_nonnegative(size);
   const at::ScalarType scalar_type = dtype.value_or(c10::get_default_dtype_as_scalartype());
   const auto item_bytes = static_cast<int64_t>(c10::elementSize(scalar_type));
-  const auto num_bytes = static_cast<int64_t>(
-      at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item_bytes)));
-  at::Tensor tensor = empty_memory_format({num_bytes / item_bytes}, scalar_type, layout, device, pin_memory, std::nullopt);
+  const auto num_bytes =
+      static_cast<int64_t>(at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item_bytes)));
+  at::Tensor tensor =
+      empty_memory_format({num_bytes / item_bytes}, scalar_type, layout, device, pin_memory, std::nullopt);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
   return tensor;
 }
@@ -85,7 +86,9 @@ at::Tensor& set_nothing(at::Tensor& self) {
 void record_stream(at::Tensor& /*self*/, at::Stream /*stream*/) {} // XLA keeps the arguments of running programs alive
 
 [[noreturn]] at::Tensor pin_memory(const at::Tensor& /*self*/, std::optional<at::Device> /*device*/) {
-  host().raise("InteropError", "what=pin_memory() was called on a tpu tensor\x1f" "fix=Only CPU tensors can be pinned.");
+  host().raise("InteropError",
+               "what=pin_memory() was called on a tpu tensor\x1f"
+               "fix=Only CPU tensors can be pinned.");
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
@@ -94,10 +97,9 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 
 } // namespace
 
-static int64_t choose_attention(
-    const at::Tensor& query, const at::Tensor& /*key*/, const at::Tensor& /*value*/,
-    const std::optional<at::Tensor>& /*attn_mask*/, double /*dropout_p*/, bool /*is_causal*/,
-    std::optional<double> /*scale*/, bool /*enable_gqa*/) {
+static int64_t choose_attention(const at::Tensor& query, const at::Tensor& /*key*/, const at::Tensor& /*value*/,
+                                const std::optional<at::Tensor>& /*attn_mask*/, double /*dropout_p*/,
+                                bool /*is_causal*/, std::optional<double> /*scale*/, bool /*enable_gqa*/) {
   const bool fused = query.dim() == 4 && at::isFloatingType(query.scalar_type());
   return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
@@ -119,7 +121,8 @@ struct RecordKernel final : c10::OperatorKernel {
   std::unique_ptr<OpInfo> info_;
 };
 
-// Operators that reach no kernel of their own: everything whose CPU form is composite is decomposed before it comes here.
+// Operators that reach no kernel of their own: everything whose CPU form is composite is decomposed before it comes
+// here.
 void record_unregistered(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   static auto* lock = new std::mutex();
   static auto* table = new std::unordered_map<c10::OperatorName, std::unique_ptr<OpInfo>>();
@@ -166,7 +169,7 @@ bool is_recorded(const c10::OperatorHandle& op) {
   }
   // Structured operators have generated kernels that win over a fallback, so each is registered explicitly.
   return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-      (op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || name.rfind("aten::_foreach_", 0) == 0);
+         (op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || name.rfind("aten::_foreach_", 0) == 0);
 }
 
 torch::Library& library() {
@@ -209,9 +212,7 @@ void register_kernels() {
     auto op = dispatcher.findOp(name);
     if (op.has_value() && op->hasSchema() && is_recorded(*op)) {
       const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-      aten.impl(
-          local.c_str(),
-          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RecordKernel>(*op)));
+      aten.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RecordKernel>(*op)));
     }
   }
   static torch::Library fallback(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);

@@ -84,9 +84,7 @@ class Scanner {
   }
 
  private:
-  void word(uint64_t value) {
-    call_.words.push_back(value);
-  }
+  void word(uint64_t value) { call_.words.push_back(value); }
 
   void add(const c10::IValue& value, uint32_t index) {
     if (value.isTensor()) {
@@ -164,13 +162,12 @@ class Scanner {
   void add_host_scalar(const at::Tensor& tensor, uint32_t index) {
     const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     word(kHostScalarTag | static_cast<uint64_t>(tensor.scalar_type()) << 8 | static_cast<uint64_t>(wrapped) << 16);
-    AT_DISPATCH_V2(
-        tensor.scalar_type(), "tpu_host_scalar", AT_WRAP([&] {
-          const scalar_t number = *static_cast<const scalar_t*>(tensor.const_data_ptr());
-          call_.scalars.push_back(use_of(index, number, tensor.is_conj(), tensor.is_neg()));
-        }),
-        AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kBool,
-        at::kHalf, at::kBFloat16);
+    AT_DISPATCH_V2(tensor.scalar_type(), "tpu_host_scalar", AT_WRAP([&] {
+                     const scalar_t number = *static_cast<const scalar_t*>(tensor.const_data_ptr());
+                     call_.scalars.push_back(use_of(index, number, tensor.is_conj(), tensor.is_neg()));
+                   }),
+                   AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_COMPLEX_TYPES),
+                   at::kBool, at::kHalf, at::kBFloat16);
   }
 
   void add_tensor(const at::Tensor& tensor, uint32_t index) {
@@ -215,9 +212,8 @@ class Scanner {
     const Desc* desc = buffer->state == State::kEmpty ? nullptr : buffer->desc;
     if (desc == nullptr) {
       flags |= kUntyped;
-    } else if (
-        desc->dtype == dtype && impl->storage_offset() == 0 && impl->is_contiguous() &&
-        c10::IntArrayRef(desc->shape) == sizes) {
+    } else if (desc->dtype == dtype && impl->storage_offset() == 0 && impl->is_contiguous() &&
+               c10::IntArrayRef(desc->shape) == sizes) {
       flags |= kIdentity;
     }
     word(kTensorTag | static_cast<uint64_t>(dtype) << 8 | sizes.size() << 16 |
@@ -260,9 +256,7 @@ class Preparer {
   }
 
  private:
-  c10::IValue& mutable_arg(size_t index) {
-    return (*call_.stack)[call_.stack->size() - call_.op->args.size() + index];
-  }
+  c10::IValue& mutable_arg(size_t index) { return (*call_.stack)[call_.stack->size() - call_.op->args.size() + index]; }
 
   void visit(const c10::IValue& value, uint32_t index) {
     if (value.isTensor()) {
@@ -302,7 +296,13 @@ class Preparer {
   }
 
   [[noreturn]] void mixed(at::Device one, at::Device other) {
-    host().raise("MixedDevicesError", "op=" + call_.op->name + "\x1f" "one=" + one.str() + "\x1f" "other=" + other.str());
+    host().raise("MixedDevicesError", "op=" + call_.op->name +
+                                          "\x1f"
+                                          "one=" +
+                                          one.str() +
+                                          "\x1f"
+                                          "other=" +
+                                          other.str());
   }
 
   c10::DeviceIndex device_without_tensors() {

@@ -92,18 +92,17 @@ struct Call {
   std::vector<ScalarUse> scalars;
   c10::DeviceIndex device = -1;
 
-  const c10::IValue& arg(size_t index) const {
-    return (*stack)[stack->size() - op->args.size() + index];
-  }
+  const c10::IValue& arg(size_t index) const { return (*stack)[stack->size() - op->args.size() + index]; }
 };
 
 // What stands in the way of recording a call.
 struct Obstacle {
-  Program* program = nullptr;       // another thread's program, to be run first
+  Program* program = nullptr;          // another thread's program, to be run first
   const std::string* poison = nullptr; // an argument has no value
 };
 
-// Takes the arguments apart under recorder_lock(). Programs other than `own` that promise an argument's value are reported.
+// Takes the arguments apart under recorder_lock(). Programs other than `own` that promise an argument's value are
+// reported.
 Obstacle scan(Call& call, const Program* own);
 
 // Before the lock is taken: finds the device, moves CPU indices, and refuses mixed devices.
@@ -113,9 +112,7 @@ class SignatureCache {
  public:
   Signature* find(const Call& call);
   Signature* insert(std::unique_ptr<Signature> signature); // keeps the first of two equal ones
-  size_t size() const {
-    return all_.size();
-  }
+  size_t size() const { return all_.size(); }
 
  private:
   std::unordered_map<Hash128, Signature*> table_;

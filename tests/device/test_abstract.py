@@ -73,7 +73,6 @@ def torchtpu_like(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_blocks_nest_and_end_with_an_error():
-    with pytest.raises(KeyError):
-        with torchtpu.abstract(), torchtpu.abstract():
-            raise KeyError
+    with pytest.raises(KeyError), torchtpu.abstract(), torchtpu.abstract():
+        raise KeyError
     assert torch.ones(1, device="tpu").item() == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 PENDING = {
@@ -23,22 +25,11 @@ PENDING = {
         thread = threading.Thread(target=lambda: kept.append(torch.ones(5, device='tpu') + 1))
         thread.start()
         thread.join()""",
-    "daemon": """
-        import threading, time
-        def work():
-            x = torch.ones(5, device='tpu')
-            while True:
-                x.add_(1)
-                x.sum().item()
-        threading.Thread(target=work, daemon=True).start()
-        time.sleep(1)""",
 }
 
 
 @pytest.mark.parametrize("work", PENDING)
 def test_work_is_pending_when_the_interpreter_ends(work, fresh):
-    import textwrap
-
     fresh("import torch\n" + textwrap.dedent(PENDING[work]) + "\nprint('end')\n")
 
 

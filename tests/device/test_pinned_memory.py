@@ -52,7 +52,7 @@ def test_pinning_a_pinned_tensor_is_no_copy():
 
 
 def test_tpu_tensors_cannot_be_pinned():
-    with pytest.raises(RuntimeError, match="Only CPU tensors can be pinned|only dense CPU tensors can be pinned"):
+    with pytest.raises(RuntimeError, match=r"Only CPU tensors can be pinned|only dense CPU tensors can be pinned"):
         torch.ones(2, device="tpu").pin_memory()
     with pytest.raises(RuntimeError, match="pinned"):
         torch.empty(2, device="tpu", pin_memory=True)
@@ -68,7 +68,7 @@ def test_a_system_that_refuses_is_believed(fresh):
             warnings.simplefilter("always")
             x = torch.ones(1 << 20).pin_memory()
         print(x.is_pinned(), x.sum().item(), "ulimit -l" in str(caught[0].message), "jax" in sys.modules)
-    """)
+    """, cold=True)
     assert done.stdout.split() == ["False", "1048576.0", "True", "False"]
 
 

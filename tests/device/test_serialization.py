@@ -111,5 +111,5 @@ def test_a_file_opens_without_torchtpu(tmp_path, fresh):
         values = torch.load("file.pt", map_location="cpu")
         assert "torchtpu" not in sys.modules
         print(values["view"].tolist(), values["parameter"].requires_grad, values["conjugate"].tolist()[1])
-    """, TORCH_DEVICE_BACKEND_AUTOLOAD="0", TORCHTPU_PLATFORM=None)
+    """, cold=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0", TORCHTPU_PLATFORM=None)
     assert done.stdout == "[[4.0, 6.0], [8.0, 10.0]] True (1-2j)\n"

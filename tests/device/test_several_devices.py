@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def test_eight_devices(fresh):
+def test_tensors_on_eight_devices(fresh):
     fresh("""
         import torch
         from torchtpu.errors import DeviceIndexError, MixedDevicesError
@@ -47,7 +47,25 @@ def test_eight_devices(fresh):
         else:
             raise AssertionError
 
+        import jax, torchtpu
+        assert torchtpu.from_jax(jax.device_put(jax.numpy.ones(2), jax.devices()[6])).device.index == 6
+        assert next(iter(torchtpu.to_jax(torch.ones(2, device="tpu:4")).devices())) == jax.devices()[4]
+        try:
+            mesh = jax.sharding.Mesh(jax.devices(), "x")
+            torchtpu.from_jax(jax.device_put(jax.numpy.ones(8), jax.NamedSharding(mesh, jax.P("x"))))
+        except torchtpu.errors.InteropError as error:
+            assert "one device" in str(error)
+        else:
+            raise AssertionError
+    """, cold=True, TORCHTPU_CPU_DEVICES="8")
+
+
+def test_state_of_eight_devices(fresh):
+    fresh("""
+        import torch
+
         # the current device, of this thread alone
+        x = torch.arange(4.0, device="tpu:3")
         with torch.tpu.device(2):
             assert torch.ones(1, device="tpu").device.index == 2
             assert torch.tpu.current_device() == torch.accelerator.current_device_index() == 2
@@ -96,18 +114,7 @@ def test_eight_devices(fresh):
         for target, index in ((None, 3), ("tpu:1", 1), ({"tpu:3": "tpu:2"}, 2)):
             file.seek(0)
             assert torch.load(file, map_location=target).device.index == index
-
-        import jax, torchtpu
-        assert torchtpu.from_jax(jax.device_put(jax.numpy.ones(2), jax.devices()[6])).device.index == 6
-        assert next(iter(torchtpu.to_jax(torch.ones(2, device="tpu:4")).devices())) == jax.devices()[4]
-        try:
-            mesh = jax.sharding.Mesh(jax.devices(), "x")
-            torchtpu.from_jax(jax.device_put(jax.numpy.ones(8), jax.NamedSharding(mesh, jax.P("x"))))
-        except torchtpu.errors.InteropError as error:
-            assert "one device" in str(error)
-        else:
-            raise AssertionError
-    """, TORCHTPU_CPU_DEVICES="8")
+    """, cold=True, TORCHTPU_CPU_DEVICES="8")
 
 
 def test_models_on_two_devices(fresh):
@@ -139,7 +146,7 @@ def test_models_on_two_devices(fresh):
                 optimizer.zero_grad()
             losses.append(loss.item())
         assert abs(losses[0] - losses[1]) < 1e-5, losses
-    """, TORCHTPU_CPU_DEVICES="2")
+    """, cold=True, TORCHTPU_CPU_DEVICES="2")
 
 
 def test_jax_that_started_earlier_with_one(fresh):
@@ -151,7 +158,7 @@ def test_jax_that_started_earlier_with_one(fresh):
         except Exception as error:
             print(type(error).__name__, error)
         torch.ones(1)
-    """, TORCHTPU_CPU_DEVICES="4", JAX_PLATFORMS="cpu")
+    """, cold=True, TORCHTPU_CPU_DEVICES="4", JAX_PLATFORMS="cpu")
     assert done.stdout.startswith(
         "AlreadyStartedError TORCHTPU_CPU_DEVICES=4: JAX has already started with 1 CPU device(s). Set it before")
 
@@ -162,5 +169,5 @@ def test_jax_that_started_earlier_with_as_many(fresh):
         jax.config.update("jax_num_cpu_devices", 2)
         jax.numpy.ones(1)
         print(torch.ones(3, device="tpu:1").sum().item(), torch.tpu.device_count())
-    """, TORCHTPU_CPU_DEVICES="2", JAX_PLATFORMS="cpu")
+    """, cold=True, TORCHTPU_CPU_DEVICES="2", JAX_PLATFORMS="cpu")
     assert done.stdout == "3.0 2\n"

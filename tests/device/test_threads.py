@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
 import torch
 
 from torchtpu import inspect
@@ -56,22 +57,18 @@ def test_training_in_threads():
 
 
 def test_threads_compile_no_more_than_one_does():
-    def job(number: int) -> float:
-        x = torch.full((3, 11), 1.0 + number, device="tpu")
-        return (x.cos().sum() * 2).item()
+    def job(number: int, width: int) -> float:
+        x = torch.ones(3, width, device="tpu") * (1.0 + number)
+        return x.cos().sum().item()
 
+    torch.tpu.synchronize()
     before = inspect.counters()["compiles"]
-    job(0)
+    job(0, 11)
     alone = inspect.counters()["compiles"] - before
-
-    def fresh_job(number: int) -> float:  # the same, in a shape of its own
-        x = torch.full((3, 13), 1.0 + number, device="tpu")
-        return (x.cos().sum() * 2).item()
-
-    results = in_threads(fresh_job, 8)
-    assert inspect.counters()["compiles"] - before - alone <= alone
+    results = in_threads(lambda number: job(number, 13), 8)  # the same in another shape
+    assert inspect.counters()["compiles"] - before - alone == alone == 1
     for number, result in enumerate(results):
-        torch.testing.assert_close(result, 2 * torch.full((3, 13), 1.0 + number).cos().sum().item())
+        assert result == pytest.approx(torch.full((3, 13), 1.0 + number).cos().sum().item(), rel=1e-5)
 
 
 def test_values_pass_between_threads_before_they_are_computed():

@@ -124,16 +124,17 @@ def images(generator: torch.Generator) -> tuple[Tensor, ...]:
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[..., tuple[Tensor, ...]]]] = {
     "gpt2": (gpt2, tokens), "llama": (llama, tokens), "resnet": (resnet, images), "vit": (vit, images), "mlp": (mlp, images),
 }
+EPS = 1e-4  # Adam divides by it where a gradient is zero but for its last bits, as a key's bias has
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=1e-3, foreach=True),
     "sgd single": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, foreach=False),
     "sgd fused": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, fused=True),
-    "adam": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=1e-2, foreach=True),
-    "adam single": lambda p: torch.optim.Adam(p, lr=1e-3, amsgrad=True, foreach=False),
-    "adam fused": lambda p: torch.optim.Adam(p, lr=1e-3, fused=True),
-    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=True),
-    "adamw single": lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=False),
-    "adamw fused": lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=EPS, weight_decay=1e-2, foreach=True),
+    "adam single": lambda p: torch.optim.Adam(p, lr=1e-3, eps=EPS, amsgrad=True, foreach=False),
+    "adam fused": lambda p: torch.optim.Adam(p, lr=1e-3, eps=EPS, fused=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, eps=EPS, foreach=True),
+    "adamw single": lambda p: torch.optim.AdamW(p, lr=1e-3, eps=EPS, foreach=False),
+    "adamw fused": lambda p: torch.optim.AdamW(p, lr=1e-3, eps=EPS, fused=True),
 }
 
 
@@ -160,7 +161,9 @@ def train(
     return losses, model.to("cpu")
 
 
-def compare(name: str, optimizer: str, change: Callable[[nn.Module], nn.Module] = lambda m: m, rtol: float = 1e-5, **options: Any) -> None:
+def compare(
+    name: str, optimizer: str, change: Callable[[nn.Module], nn.Module] = lambda m: m, rtol: float = 1e-5, **options: Any
+) -> None:
     make, data = MODELS[name]
     torch.manual_seed(0)
     model = change(make())
@@ -170,11 +173,13 @@ def compare(name: str, optimizer: str, change: Callable[[nn.Module], nn.Module] 
     assert torchtpu.inspect.counters()["fallbacks"] == {}
     expected, reference = train(model, data, optimizer, "cpu", **options)
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=rtol, atol=0)
+    autocast = options.get("autocast", False)
     for (key, one), other in zip(reference.named_buffers(), trained.buffers(), strict=True):
-        torch.testing.assert_close(other, one, rtol=max(rtol, 1e-5), atol=1e-6, msg=lambda text, key=key: f"{key}: {text}")
-    if not options.get("autocast"):  # Adam divides by tiny roots, which magnifies the last bits
+        atol = 1e-3 if autocast else 1e-6
+        torch.testing.assert_close(other, one, rtol=rtol, atol=atol, msg=lambda text, key=key: f"{key}: {text}")
+    if not autocast:
         for (key, one), other in zip(reference.named_parameters(), trained.parameters(), strict=True):
-            torch.testing.assert_close(other, one, rtol=1e-3, atol=3e-4, msg=lambda text, key=key: f"{key}: {text}")
+            torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5, msg=lambda text, key=key: f"{key}: {text}")
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -187,15 +192,15 @@ def test_optimizers(optimizer):
     compare("mlp", optimizer)
 
 
-@pytest.mark.parametrize(("name", "optimizer"), [("gpt2", "adam fused"), ("llama", "adamw single"), ("resnet", "sgd"), ("vit", "sgd single")])
+@pytest.mark.parametrize(("name", "optimizer"), [("gpt2", "adam fused"), ("resnet", "sgd")])
 def test_families_with_other_optimizers(name, optimizer):
     compare(name, optimizer, steps=3)
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", ["gpt2", "resnet", "mlp"])
 def test_autocast(name):
     """bfloat16 keeps three digits, and roundings fall differently."""
-    compare(name, "sgd", rtol=2e-2, autocast=True, steps=3)
+    compare(name, "adamw", rtol=2e-2, autocast=True, steps=3)
 
 
 def test_activation_checkpointing():
@@ -204,21 +209,19 @@ def test_activation_checkpointing():
         layers[1] = Checkpointed(layers[1])
         return model
 
-    compare("vit", "adamw", checkpointed)
+    compare("vit", "adamw", checkpointed, steps=3)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_gradient_checkpointing_of_transformers(name):
+def test_activation_checkpointing_of_transformers():
     def checkpointed(model: nn.Module) -> nn.Module:
-        model.model.gradient_checkpointing_enable({"use_reentrant": False})
-        model.train()
-        return model
+        model.model.activation_checkpointing_enable({"use_reentrant": False})
+        return model.train()
 
-    compare(name, "sgd", checkpointed, steps=3)
+    compare("llama", "adamw", checkpointed, steps=3)
 
 
 def test_channels_last():
-    compare("resnet", "sgd", layout=torch.channels_last)
+    compare("resnet", "adamw", layout=torch.channels_last, steps=3)
 
 
 def test_batch_norm_counts_and_keeps_running_statistics():

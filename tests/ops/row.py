@@ -102,6 +102,7 @@ class Row:
     reference: Callable[..., Any] | None = None  # where the CPU has no kernel of the operator
     no_values: str = ""  # why values are not compared
     no_strides: str = ""  # why strides are not compared
+    first_only: bool = False  # only the first result is compared
     check: Callable[..., None] | None = None  # gets results of the device and the call's arguments: for random ones
     xfails: tuple[ExpectedFailure, ...] = ()
 

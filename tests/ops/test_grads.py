@@ -31,7 +31,8 @@ def gradients(row: Row, sample: Sample, on_cpu: bool) -> tuple[torch.Tensor | No
 
 def detached(sample: Sample) -> Sample:
     """The call on leaves of its own."""
-    cut = torch.utils._pytree.tree_map(lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, (sample.args, sample.kwargs))
+    cut = torch.utils._pytree.tree_map(
+        lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, (sample.args, sample.kwargs))
     return Sample(*cut)
 
 

@@ -77,7 +77,7 @@ def test_the_learning_rate_is_an_input(count, kind):
 
 
 def test_numbers_that_are_equal_by_coincidence(count, x):
-    """Equal uses of one operator share a slot; a program that was made while two of them happened to be equal is not reused wrongly."""
+    """Equal uses of one operator share a slot; a program made while two of them happened to be equal is not reused wrongly."""
 
     def step(a: float, b: float) -> torch.Tensor:
         return (x * a + 1) * b

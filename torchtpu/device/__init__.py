@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchtpu.device import _utils
 from torchtpu.device.devices import (
     current_device,
     device,
@@ -82,8 +83,8 @@ def attach(torch: Any, bridge: Any) -> None:
 
 
 __all__ = [
-    "Event", "Stream", "StreamContext", "current_device", "current_stream", "default_generators", "default_stream", "device",
-    "device_count", "device_of", "empty_cache", "get_amp_supported_dtype", "get_device_capability", "get_device_name",
+    "Event", "Stream", "StreamContext", "_utils", "current_device", "current_stream", "default_generators", "default_stream",
+    "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype", "get_device_capability", "get_device_name",
     "get_device_properties", "get_eager_mode", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available",
     "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
     "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "seed", "seed_all",

@@ -108,7 +108,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
         str(chip.device_kind), chip.platform, memory.info(chip)[1], int(getattr(chip, "num_cores", None) or 1))
 
 
-class device:  # noqa: N801 - the name is PyTorch's
+class device:  # the name is PyTorch's
     """Context manager that makes a device current."""
 
     def __init__(self, device: Any) -> None:
@@ -124,7 +124,7 @@ class device:  # noqa: N801 - the name is PyTorch's
         _C.set_device(self.previous)
 
 
-class device_of(device):  # noqa: N801 - the name is PyTorch's
+class device_of(device):  # the name is PyTorch's
     """Context manager that makes the device of a tensor current; does nothing for tensors elsewhere."""
 
     def __init__(self, tensor: torch.Tensor) -> None:

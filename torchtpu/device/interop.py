@@ -19,7 +19,8 @@ def from_jax(array: Any) -> torch.Tensor:
     Neither sees the other's later changes: arrays never change, and writing to the tensor gives it a new array.
 
     Raises:
-        InteropError: not a jax.Array, one without a value (inside ``jax.jit``), spread over several devices, or on a device of another platform.
+        InteropError: not a jax.Array, one without a value (inside ``jax.jit``), spread over several devices, or on a device of
+            another platform.
     """
     import jax
 

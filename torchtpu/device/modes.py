@@ -9,7 +9,7 @@ from torchtpu.errors import InvalidFlagError
 _MODES = ("fused", "strict", "debug")
 
 
-class set_eager_mode:  # noqa: N801 - used as a function and as a context manager, like torch.set_grad_enabled
+class set_eager_mode:  # used as a function and as a context manager, like torch.set_grad_enabled
     """Choose how eager operators run; restores the previous mode when used as a context manager.
 
     ``fused`` records a program and runs it at a boundary, ``strict`` runs each operator by itself, ``debug`` also waits for it (and

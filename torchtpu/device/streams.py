@@ -1,7 +1,7 @@
 """Streams and events.
 
-Work runs in the order in which it is recorded, whatever stream it was put on, so every order that streams promise holds; streams never
-overlap. Times between events are taken when the host sees the work before them finished.
+Work runs in the order in which it is recorded, whatever stream it was put on, so every order that streams promise holds; streams
+never overlap. Times between events are taken when the host sees the work before them finished.
 """
 
 from __future__ import annotations

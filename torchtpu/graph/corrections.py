@@ -11,9 +11,15 @@ from torchtpu.graph import promotion
 from torchtpu.graph.arguments import TensorArgument, leaves
 from torchtpu.graph.overloads import key_of
 
-# Elementwise, but not through TensorIterator: fakes know their strides.
+# Tagged elementwise, but with an order of operands of their own: fakes know their strides.
 _OWN_STRIDES = frozenset({
     "aten::masked_fill.Scalar", "aten::masked_fill.Tensor", "aten::conj_physical", "aten::positive", "aten::mvlgamma",
+    "aten::threshold_backward",
+})
+# Elementwise without the tag.
+_ELEMENTWISE = frozenset({
+    "aten::complex", "aten::polar", "aten::elu_backward", "aten::hardsigmoid_backward", "aten::hardswish_backward",
+    "aten::hardtanh_backward", "aten::softplus_backward", "aten::floor_divide",
 })
 # The CPU returns these row-major whatever the memory of the arguments.
 _ROW_MAJOR = frozenset({
@@ -24,8 +30,8 @@ _ROW_MAJOR = frozenset({
 })
 # A number among these arguments becomes a tensor on its way, and fakes forget that it was a number: 0-dim results widen.
 _FORGET_NUMBERS = frozenset({
-    "aten::remainder.Scalar", "aten::fmod.Scalar", "aten::bitwise_and.Scalar", "aten::bitwise_or.Scalar", "aten::bitwise_xor.Scalar",
-    "aten::bitwise_left_shift.Tensor_Scalar", "aten::bitwise_right_shift.Tensor_Scalar",
+    "aten::remainder.Scalar", "aten::fmod.Scalar", "aten::bitwise_and.Scalar", "aten::bitwise_or.Scalar",
+    "aten::bitwise_xor.Scalar", "aten::bitwise_left_shift.Tensor_Scalar", "aten::bitwise_right_shift.Tensor_Scalar",
 })
 _INTEGRAL = frozenset({
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "gcd", "lcm", "bitwise_left_shift", "bitwise_right_shift",
@@ -74,10 +80,15 @@ def corrected(op: torch._ops.OpOverload, arguments: list[Any], fakes: list[Any],
     return torch.empty_strided(result.shape, strides, dtype=dtype, device="cpu")
 
 
+def resized_strides(functional: torch._ops.OpOverload, fakes: list[Any], out: torch.Tensor) -> tuple[int, ...]:
+    """Strides that the CPU gives an ``out=`` tensor that it resizes; ``fakes`` are the other arguments."""
+    return _strides(functional, key_of(functional), fakes, out)
+
+
 def _strides(op: torch._ops.OpOverload, key: str, fakes: list[Any], result: torch.Tensor) -> tuple[int, ...]:
     if key in _ROW_MAJOR:
         return torch._prims_common.make_contiguous_strides_for(result.shape)
-    if torch.Tag.pointwise not in op.tags or key in _OWN_STRIDES:
+    if key in _OWN_STRIDES or not (torch.Tag.pointwise in op.tags or key in _ELEMENTWISE):
         return result.stride()
     tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
     if all(tensor.is_contiguous() for tensor in tensors):

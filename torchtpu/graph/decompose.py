@@ -64,7 +64,7 @@ def _trace(op: torch._ops.OpOverload, arguments: list[Any], keywords: tuple[str,
             fakes = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in samples]
             functional = torch.func.functionalize(decomposed, remove="mutations_and_views")
             return make_fx(functional, decomposition_table=table)(*fakes).graph
-    except (NotImplementedError, inference.unsupported()):
+    except (NotImplementedError, *inference.unsupported()):
         return None
 
 

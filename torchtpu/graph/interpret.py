@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -65,23 +65,26 @@ class Interpreter:
         return jnp.asarray(tensor.detach().cpu().numpy())
 
     def _call(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
-        arguments, keywords = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        mapped = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        arguments, keywords = cast(tuple[tuple[Any, ...], dict[str, Any]], mapped)
         if node.target is operator.getitem:
             return arguments[0][arguments[1]]
         assert isinstance(node.target, torch._ops.OpOverload)
         rule = find(key_of(node.target))
         if rule is not None:
-            return self._apply(node, rule.function, arguments, keywords)
+            return self._apply(node, node.target, rule.function, arguments, keywords)
         if _is_view(node.target):
-            return self._view(node, arguments[0])
+            return self._view(node, node.target, arguments[0])
         return arguments[0]
 
-    def _view(self, node: torch.fx.Node, base: jax.Array) -> Any:
+    def _view(self, node: torch.fx.Node, op: torch._ops.OpOverload, base: jax.Array) -> Any:
         """Asks PyTorch what the view does to a contiguous tensor, and reads that."""
-        source = node.args[0].meta["val"]
+        source_node, *arguments = node.args
+        assert isinstance(source_node, torch.fx.Node)
+        source = source_node.meta["val"]
         with inference.fake_mode():
             fake = torch.empty(source.shape, dtype=source.dtype, device="cpu")
-            result = node.target(fake, *node.args[1:], **node.kwargs)
+            result = op(fake, *arguments, **node.kwargs)
 
         def one(view: torch.Tensor) -> jax.Array:
             where = views.View(
@@ -91,13 +94,15 @@ class Interpreter:
 
         return [one(view) for view in result] if isinstance(result, list | tuple) else one(result)
 
-    def _apply(self, node: torch.fx.Node, function: Any, arguments: Any, keywords: Any) -> Any:
+    def _apply(
+        self, node: torch.fx.Node, op: torch._ops.OpOverload, function: Any, arguments: Any, keywords: Any
+    ) -> Any:
         outputs = [v for v in _pytree.tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
         common = dtypes.to_numpy(promotion.common_dtype(_leaves_for_promotion(node)))
         context = RuleContext(
-            key_of(node.target), tuple(jax.ShapeDtypeStruct(tuple(o.shape), dtypes.to_numpy(o.dtype)) for o in outputs),
+            key_of(op), tuple(jax.ShapeDtypeStruct(tuple(o.shape), dtypes.to_numpy(o.dtype)) for o in outputs),
             common, self.context.matmul_precision, self.context.draw)
-        schema = node.target._schema.arguments
+        schema = op._schema.arguments
         given = [_for_rule(value, schema[i], context) for i, value in enumerate(arguments)]
         by_name = {a.name: a for a in schema}
         named = {name: _for_rule(value, by_name[name], context) for name, value in keywords.items()}
@@ -121,10 +126,10 @@ def _leaves_for_promotion(node: torch.fx.Node) -> list[Any]:
                 fake = leaf.meta["val"]
                 if isinstance(fake, torch.Tensor):
                     result.append(TensorArgument(0, fake.dtype, tuple(fake.shape), (), 0, False, False))
-            elif isinstance(leaf, bool | int | float | complex) and "number" in str(argument.type) + str(argument.real_type):
-                result.append(RunTimeNumber(leaf))
-            elif isinstance(leaf, int | float | complex) and str(argument.type) == "Tensor":
-                result.append(RunTimeNumber(leaf))
+            elif isinstance(leaf, int | float | complex):
+                kinds = str(argument.type), str(argument.real_type)
+                if kinds[0] == "Tensor" or "number" in kinds[0] or "number" in kinds[1]:
+                    result.append(RunTimeNumber(leaf))
     return result
 
 

@@ -14,7 +14,7 @@ import torch
 
 from torchtpu import dtypes
 from torchtpu.errors import RuleError
-from torchtpu.graph import promotion
+from torchtpu.graph import corrections, promotion
 from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, leaves, parse
 from torchtpu.graph.functional import functional_overload, written_arguments
 from torchtpu.graph.inference import Inferred, NotInferable, infer
@@ -118,10 +118,12 @@ def _without_inference(call: Call, reason: NotInferable) -> Answer:
 def _resizes(call: Call, inferred: Inferred) -> list[tuple]:
     """out= arguments whose shape the operator changed."""
     result = []
+    given = [fake for fake, a in zip(inferred.fakes, call.op._schema.arguments, strict=True) if not a.is_out]
     for index, (argument, before, after) in enumerate(
             zip(call.op._schema.arguments, call.arguments, inferred.fakes, strict=True)):
         if argument.is_out and isinstance(before, TensorArgument) and tuple(after.shape) != before.sizes:
-            result.append((index, tuple(after.shape), tuple(after.stride())))
+            strides = corrections.resized_strides(call.functional, given, after)
+            result.append((index, tuple(after.shape), tuple(strides)))
     return result
 
 

@@ -1,16 +1,14 @@
 """The role of every argument of an operator: which numbers are inputs of the program, and which are part of its key.
 
-Numbers that change from step to step (learning rates, bias corrections, ``alpha``, ``value``) are inputs, so that a program serves every
-step. Numbers that decide shape, algorithm or semantics (dims, exponents, eps) are part of the key. The role decides, never the value: a
-warm-up's learning rate is 0. The recorder asks once an operator.
+Numbers that change from step to step (learning rates, bias corrections, ``alpha``, ``value``) are inputs, so that a program serves
+every step. Numbers that decide shape, algorithm or semantics (dims, exponents, eps) are part of the key. The role decides, never
+the value: a warm-up's learning rate is 0. The recorder asks once an operator.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-
-import torch
 
 from torchtpu.graph.functional import functional_overload
 from torchtpu.graph.overloads import key_of, overload
@@ -95,7 +93,7 @@ def describe(name: str) -> Description:
         role = _BY_OPERATOR.get((family, argument.name), _BY_ARGUMENT.get(argument.name, STATIC))
         roles.append(role if number else STATIC)
         write_only.append(argument.name == "self" and packet in _OVERWRITES_SELF)
-        takes_cpu.append(kind == "List[Optional[Tensor]]" or argument.name == "indices" and kind.startswith("Optional"))
+        takes_cpu.append(kind == "List[Optional[Tensor]]" or (argument.name == "indices" and kind.startswith("Optional")))
     functional = functional_overload(op) or op
     decomposed = find(key_of(functional)) is None
     return Description(

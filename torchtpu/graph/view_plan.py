@@ -120,7 +120,7 @@ def _match(shape: Shape, dims: list[Dim], offset: int) -> list[tuple[Shape, int,
     Returns, for each merged dimension: the sizes merged, the start in it, and the view's dimensions in it with their
     strides.
     """
-    groups = [(n,) for n in shape]
+    groups: list[Shape] = [(n,) for n in shape]
     while True:
         sizes = [math.prod(group) for group in groups]
         strides = [math.prod(sizes[j + 1:]) for j in range(len(sizes))]

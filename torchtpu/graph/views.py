@@ -79,18 +79,23 @@ def write(base: Array | jax.ShapeDtypeStruct, view: View, value: Array) -> Array
         ValueError: the view reaches behind the end of ``base``.
     """
     if view.is_empty:
-        return base if math.prod(base.shape) else jnp.zeros(base.shape, base.dtype)
+        return _with_values(base) if math.prod(base.shape) else jnp.zeros(base.shape, base.dtype)
     dtype = _move_dtype(np.dtype(base.dtype), view.dtype)
     shape = cast_shape(tuple(base.shape), np.dtype(base.dtype), dtype)
     value = cast(_collapse(value, view), dtype)
     if not is_regular(view.dims):
-        return cast_back(_scatter(cast(base, dtype), view.dims, view.offset, value), base)
+        return cast_back(_scatter(cast(_with_values(base), dtype), view.dims, view.offset, value), base)
     plan = plan_view(shape, view.dims, view.offset)
     if plan.is_permuted:
         value = lax.transpose(value, plan.order)
     if not plan.is_whole:
-        value = _put(cast(base, dtype), plan.steps, value)
+        value = _put(cast(_with_values(base), dtype), plan.steps, value)
     return cast_back(lax.reshape(value, shape), base)
+
+
+def _with_values(base: Array | jax.ShapeDtypeStruct) -> Array:
+    assert not isinstance(base, jax.ShapeDtypeStruct), "only a view that covers its base can be written without it"
+    return base
 
 
 def covers(base_shape: Sequence[int], view: View, base_dtype: np.dtype | None = None) -> bool:
@@ -237,6 +242,7 @@ def _update_strided(old: Array, step: Step, new: Array) -> Array:
         if sizes[axis] - first - span >= stride:
             hit = hit & (at < first + span)
         mask = hit if mask is None else mask & hit
+    assert mask is not None, "a dimension with a step"
     spaced = lax.pad(new, jnp.zeros((), new.dtype), config)
     return _update(old, start, lax.select(mask, spaced, region))
 

@@ -51,7 +51,7 @@ def index_shape(self: tuple[int, ...], indices: Sequence[tuple[int, ...] | None]
         return self
     adjacent = used[-1] - used[0] == len(used) - 1
     start = used[0] if adjacent else 0
-    return (*kept[:start], *np.broadcast_shapes(*(indices[dim] for dim in used)), *kept[start:])
+    return (*kept[:start], *np.broadcast_shapes(*(index for index in indices if index is not None)), *kept[start:])
 
 
 @lower_dynamic_case("aten::index.Tensor", "aten::_unsafe_index.Tensor")
@@ -69,7 +69,7 @@ def masked_index_shape(
     """The shape of ``aten::index.Tensor``, given how many elements each mask has set (None for the other indices)."""
     sizes, parts = list(shape), []
     for index, count in zip(indices, counts, strict=True):
-        if count is None:
+        if index is None or count is None:
             parts.append(None if index is None else index.shape)
         elif index.ndim == 0:
             sizes.insert(len(parts), 1)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.scipy.special as jsp
 import numpy as np
 from jax import Array, lax
+from jax.typing import ArrayLike
 
 from torchtpu.rules._numbers import (
     Scalar,
@@ -42,7 +43,7 @@ def exp2(x: Array) -> Array:
 
 
 def _reciprocal(x: Array) -> Array:
-    return constant(1, x.dtype) / x
+    return jnp.divide(constant(1, x.dtype), x)
 
 
 def _sinc(x: Array) -> Array:
@@ -58,7 +59,7 @@ def _digamma(x: Array) -> Array:
     return jnp.where(x == 0, jnp.copysign(constant(np.inf, x.dtype), -x), value)
 
 
-def zeta(x: Array, q: Array) -> Array:
+def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz's zeta function with the poles where ATen has them; exact down to ``q`` of -20."""
     x, q = jnp.broadcast_arrays(x, q)
     inf, nan = constant(np.inf, x.dtype), constant(np.nan, x.dtype)
@@ -74,7 +75,7 @@ def _rsqrt(x: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return _reciprocal(constant(1, x.dtype) + jnp.exp(-x)) if is_complex(x.dtype) else lax.logistic(x)
+    return _reciprocal(jnp.add(constant(1, x.dtype), jnp.exp(-x))) if is_complex(x.dtype) else lax.logistic(x)
 
 
 FLOAT = {
@@ -274,7 +275,7 @@ def aten_polygamma(ctx: RuleContext, n: int, self: Array) -> Array:
         value = zeta(constant(2, x.dtype), reflected)
         return jnp.where(x < 0.5, constant(np.pi**2, x.dtype) / (sine * sine) - value, value)
     factor = math.factorial(n) if n % 2 else -math.factorial(n)
-    return constant(factor, x.dtype) * zeta(constant(n + 1, x.dtype), x)
+    return jnp.multiply(constant(factor, x.dtype), zeta(constant(n + 1, x.dtype), x))
 
 
 @lower("aten::frexp.Tensor")

@@ -104,7 +104,7 @@ def _eye(ctx: RuleContext) -> Array:
 
 @lower("aten::eye")
 def aten_eye(ctx: RuleContext, n: int, **_: Any) -> Array:
-    """aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""  # noqa: E501
+    """aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     return _eye(ctx)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +33,7 @@ Indices = Sequence[Array | None]
 UNSAFE = "promise_in_bounds"  # indices outside are the user's fault: clamped when read, dropped or clamped when written
 
 
-def is_mask(index: Array | None) -> bool:
+def is_mask(index: Array | None) -> TypeGuard[Array]:
     """Whether an index is a mask: a bool tensor, or a uint8 one as PyTorch still takes them."""
     return index is not None and index.dtype in (np.dtype(np.bool_), np.dtype(np.uint8))
 
@@ -201,7 +202,7 @@ def aten_index_put(
 def aten__index_put_impl(
     ctx: RuleContext, self: Array, indices: Indices, values: Array, accumulate: bool = False, unsafe: bool = False
 ) -> Array:
-    """aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor"""  # noqa: E501
+    """aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor"""
     return index_put(self, indices, values, accumulate)
 
 

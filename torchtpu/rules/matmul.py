@@ -67,7 +67,7 @@ def aten_addmm(
 def aten_addmm_dtype(
     ctx: RuleContext, self: Array, mat1: Array, mat2: Array, out_dtype: Any, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Array:
-    """aten::addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""  # noqa: E501
+    """aten::addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     return aten_addmm(ctx, self, mat1, mat2, beta=beta, alpha=alpha)
 
 

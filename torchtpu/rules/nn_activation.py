@@ -129,7 +129,7 @@ def aten_leaky_relu(ctx: RuleContext, self: Array, negative_slope: Scalar = 0.01
 def aten_leaky_relu_backward(
     ctx: RuleContext, grad_output: Array, self: Array, negative_slope: Scalar, self_is_result: bool
 ) -> Array:
-    """aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""  # noqa: E501
+    """aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
     g = widen(grad_output)
     return jnp.where(self > 0, g, g * number(negative_slope, g))
 

@@ -111,7 +111,7 @@ def aten_smooth_l1_loss(
 def aten_smooth_l1_loss_backward(
     ctx: RuleContext, grad_output: Array, self: Array, target: Array, reduction: int, beta: float
 ) -> Array:
-    """aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor"""  # noqa: E501
+    """aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor"""
     x = self.astype(ctx.compute_dtype) - target.astype(ctx.compute_dtype)
     beta = number(beta, x)
     grad = jnp.where(x <= -beta, -1, jnp.where(x >= beta, 1, x / beta))
@@ -130,7 +130,7 @@ def aten_huber_loss(ctx: RuleContext, self: Array, target: Array, reduction: int
 def aten_huber_loss_backward(
     ctx: RuleContext, grad_output: Array, self: Array, target: Array, reduction: int, delta: float
 ) -> Array:
-    """aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor"""  # noqa: E501
+    """aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor"""
     x = self.astype(ctx.compute_dtype) - target.astype(ctx.compute_dtype)
     delta = number(delta, x)
     return _loss_grad(reduction, x.size, grad_output, jnp.clip(x, -delta, delta))

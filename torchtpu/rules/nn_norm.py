@@ -172,6 +172,7 @@ def _batch_norm(
             unbiased = flat_var * (count / (count - 1) if count > 1 else math.nan)
             running_var = _running(running_var, unbiased, momentum)
     else:
+        assert running_mean is not None and running_var is not None
         mean, var = widen(running_mean).reshape(shape), widen(running_var).reshape(shape)
     rstd = lax.rsqrt(var + number(eps, var))
     out = _affine((x - mean) * rstd, weight, bias, shape)
@@ -209,8 +210,9 @@ def aten__native_batch_norm_legit_functional(
     running_var: Array, training: bool, momentum: Scalar, eps: float,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""  # noqa: E501
-    out, mean, rstd, *running = _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    return out, _saved(ctx, 1, mean), _saved(ctx, 2, rstd), *running
+    out, mean, rstd, new_mean, new_var = _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    assert new_mean is not None and new_var is not None
+    return out, _saved(ctx, 1, mean), _saved(ctx, 2, rstd), new_mean, new_var
 
 
 @lower("aten::_native_batch_norm_legit.no_stats")
@@ -237,8 +239,9 @@ def aten__batch_norm_with_update_functional(
     running_var: Array, momentum: Scalar, eps: float,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """aten::_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""  # noqa: E501
-    out, mean, rstd, *running = _batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
-    return out, mean, rstd, _no_reserve(ctx), *running
+    out, mean, rstd, new_mean, new_var = _batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    assert new_mean is not None and new_var is not None
+    return out, mean, rstd, _no_reserve(ctx), new_mean, new_var
 
 
 @lower("aten::_batch_norm_no_update")
@@ -266,8 +269,10 @@ def aten_native_batch_norm_backward(
     g, x = widen(grad_out), widen(input)
     shape, axes = _channels(x), _all_but_channels(x)
     if train:
+        assert save_mean is not None and save_invstd is not None
         mean, rstd = widen(save_mean).reshape(shape), widen(save_invstd).reshape(shape)
     else:
+        assert running_mean is not None and running_var is not None
         mean, var = widen(running_mean).reshape(shape), widen(running_var).reshape(shape)
         rstd = lax.rsqrt(var + number(eps, var))
     normed = (x - mean) * rstd

@@ -35,7 +35,7 @@ def aten_multinomial(
     One sample, or several different ones, are the winners of a race between exponentials with these rates.
 
     Differs: weights that are negative, not finite or all zero are not refused: that would wait for their values.
-    """  # noqa: E501
+    """
     weights = widen(self)
     if num_samples == 1 or not replacement:
         race = weights / exponential(ctx.key(), weights.shape, weights.dtype)
@@ -78,7 +78,8 @@ def aten__standard_gamma(ctx: RuleContext, self: Array, generator: None = None) 
 @lower("aten::_standard_gamma_grad")
 def aten__standard_gamma_grad(ctx: RuleContext, self: Array, output: Array) -> Array:
     """aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
-    return jax.lax.random_gamma_grad(widen(self), widen(output))
+    # Its decorator fills in the dtype.
+    return jax.lax.random_gamma_grad(widen(self), widen(output))  # pyright: ignore[reportCallIssue]
 
 
 @lower("aten::_sample_dirichlet")

@@ -136,7 +136,7 @@ def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str,
 def aten_scatter_reduce_two(
     ctx: RuleContext, self: Array, dim: int, index: Array, src: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
-    """aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""  # noqa: E501
+    """aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
     return scatter_reduce(self, dim, index, src, reduce, include_self)
 
 
@@ -144,7 +144,7 @@ def aten_scatter_reduce_two(
 def aten_index_reduce(
     ctx: RuleContext, self: Array, dim: int, index: Array, source: Array, reduce: str, *, include_self: bool = True
 ) -> Array:
-    """aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""  # noqa: E501
+    """aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
     x = at_least_1d(self)
     dim = canonical_dim(dim, x.ndim)
     source = source.reshape(*x.shape[:dim], index.size, *x.shape[dim + 1:])

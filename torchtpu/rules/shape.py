@@ -65,7 +65,8 @@ def aten_roll(ctx: RuleContext, self: Array, shifts: Sequence[int], dims: Sequen
 @lower("aten::rot90")
 def aten_rot90(ctx: RuleContext, self: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
     """aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"""
-    return jnp.rot90(self, k, tuple(canonical_dim(dim, self.ndim) for dim in dims))
+    first, second = (canonical_dim(dim, self.ndim) for dim in dims)
+    return jnp.rot90(self, k, (first, second))
 
 
 def _diagonal_distance(shape: Sequence[int]) -> Array:
@@ -116,7 +117,7 @@ def _pad_into(x: Array, dim: int, length: int, start: int, step: int) -> Array:
 def aten_slice_backward(
     ctx: RuleContext, grad_output: Array, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int
 ) -> Array:
-    """aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"""  # noqa: E501
+    """aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"""
     dim = canonical_dim(dim, grad_output.ndim)
     start, _ = slice_bounds(start, end, input_sizes[dim])
     return _pad_into(grad_output, dim, input_sizes[dim], start, step)
@@ -136,7 +137,7 @@ def aten_slice_scatter(
     ctx: RuleContext, self: Array, src: Array, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
 ) -> Array:
-    """aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""  # noqa: E501
+    """aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
     dim = canonical_dim(dim, self.ndim)
     start, end = slice_bounds(start, end, self.shape[dim])
     src = cast(src, self.dtype)

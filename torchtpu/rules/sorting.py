@@ -43,7 +43,7 @@ def aten_sort(ctx: RuleContext, self: Array, dim: int = -1, descending: bool = F
 def aten_sort_stable(
     ctx: RuleContext, self: Array, *, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> tuple[Array, Array]:
-    """aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""  # noqa: E501
+    """aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
     return _sort(self, dim, descending)
 
 
@@ -54,7 +54,7 @@ def aten_topk(
     """aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)
 
     Differs: of equal values the first are taken, where the CPU's choice is unspecified.
-    """  # noqa: E501
+    """
     x = at_least_1d(self)
     dim = canonical_dim(dim, x.ndim)
     shape = ctx.out_shape
@@ -104,7 +104,7 @@ def _median(x: Array, dim: int, skip_nan: bool, shape: tuple[int, ...]) -> tuple
 
 def _median_all(self: Array, skip_nan: bool) -> Array:
     if self.size == 0:
-        return constant(np.nan if is_inexact(self.dtype) else np.iinfo(self.dtype).min, self.dtype)
+        return jnp.asarray(constant(np.nan if is_inexact(self.dtype) else np.iinfo(self.dtype).min, self.dtype))
     return _median(self.reshape(-1), 0, skip_nan, ())[0]
 
 

@@ -143,7 +143,8 @@ class Bridge:
         from torchtpu.runtime import executables, in_flight
 
         outputs = executables.launch(executable, arguments, self.devices[device])
-        in_flight.note_launch(device, outputs.pop())
+        # jax.Array leaves out is_ready, which arrays with values have.
+        in_flight.note_launch(device, outputs.pop())  # pyright: ignore[reportArgumentType]
         in_flight.last_outputs[device] = outputs if self.core.eager_mode() == 2 else []
         return outputs
 
@@ -196,8 +197,8 @@ class Bridge:
             raise errors.MissingRuleError(op=op)
         if policy == "warn" and op not in counters.fallbacks:
             warnings.warn(
-                f"{op} has no rule and no decomposition: it runs on the CPU, and everything recorded before it had to be run first. "
-                "Said once an operator; torchtpu.inspect.counters() counts them.",
+                f"{op} has no rule and no decomposition: it runs on the CPU, and everything recorded before it had to be run first."
+                " Said once an operator; torchtpu.inspect.counters() counts them.",
                 FallbackWarning, stacklevel=stack_level())
         counters.fallbacks[op] += 1
 

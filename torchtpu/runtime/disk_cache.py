@@ -93,7 +93,7 @@ class DiskCache:
         self._directory = os.path.realpath(directory)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys(("hits", "misses", "puts", "evicted", "damaged"), 0)
+        self._counts: dict[str, int] = dict.fromkeys(("hits", "misses", "puts", "evicted", "damaged"), 0)
         self._readable = False
         self._writable = False
         self._open()

@@ -17,8 +17,8 @@ import jax
 import torch
 from jax.experimental import serialize_executable
 
-import torchtpu
 from torchtpu import flags
+from torchtpu._version import __version__
 from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError
 from torchtpu.graph.program import RecordedProgram
 from torchtpu.runtime import memory
@@ -157,11 +157,11 @@ def _disk() -> DiskCache | None:
 def _fingerprint(device: jax.Device) -> str:
     """Everything beside the program that an executable depends on."""
     sources = hashlib.sha256()
-    root = Path(torchtpu.__file__).parent
+    root = Path(__file__).parents[1]
     for path in sorted([*root.glob("rules/*.py"), *root.glob("graph/*.py")]):
         sources.update(path.read_bytes())
     facts = {
-        "torchtpu": torchtpu.__version__, "jax": jax.__version__, "jaxlib": jax.lib.__version__, "torch": torch.__version__,
+        "torchtpu": __version__, "jax": jax.__version__, "jaxlib": jax.lib.__version__, "torch": torch.__version__,
         "sources": sources.hexdigest(), "device": device.device_kind, "platform": device.client.platform_version,
         "machine": host.machine(), "cpu": _cpu_features(), "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "libtpu": os.environ.get("LIBTPU_INIT_ARGS", ""), "precision": str(jax.config.jax_default_matmul_precision),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import queue
 import threading
@@ -23,6 +24,7 @@ class Token(Protocol):
 
     def is_ready(self) -> bool:
         """Whether it has ended."""
+        ...
 
     def block_until_ready(self) -> Any:
         """Wait until it has ended."""
@@ -97,7 +99,7 @@ class Event:
 
 _ids = itertools.count(1)
 _events: dict[int, Event] = {}
-_to_watch: queue.SimpleQueue[Event] = queue.SimpleQueue()
+_to_watch: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None: stop
 _watcher: threading.Thread | None = None
 
 
@@ -113,15 +115,22 @@ def record_event(event: int, device: int, timed: bool) -> int:
 
 def _watch(event: Event) -> None:
     global _watcher
-    if _watcher is None or not _watcher.is_alive():
-        _watcher = threading.Thread(target=_watch_forever, name="torchtpu-events", daemon=True)
+    if _watcher is None:
+        _watcher = threading.Thread(target=_watch_events, name="torchtpu-events", daemon=True)
         _watcher.start()
+        atexit.register(_stop_watching)
     _to_watch.put(event)
 
 
-def _watch_forever() -> None:
-    while True:
-        event = _to_watch.get()
+def _stop_watching() -> None:
+    """End the thread before the interpreter does, which would abort the process if it found the thread in XLA's code."""
+    assert _watcher is not None
+    _to_watch.put(None)
+    _watcher.join()
+
+
+def _watch_events() -> None:
+    while (event := _to_watch.get()) is not None:
         try:
             _wait(event.tokens)
         except ExecutionError as error:

@@ -58,22 +58,19 @@ def start() -> Platform:
     kind = asked or _best()
     platform = Platform(kind, _devices(kind))
     if asked is None and kind != "tpu":
+        from torchtpu.runtime.user_code import stack_level  # needs torch, which imports this module
+
         warnings.warn(
             f"no TPU here: the tpu device is emulated on {kind} (set TORCHTPU_PLATFORM={kind} to say so yourself).",
-            EmulationWarning, stacklevel=_user_stack_level())
+            EmulationWarning, stacklevel=stack_level())
     return platform
-
-
-def _user_stack_level() -> int:
-    from torchtpu.runtime.user_code import stack_level
-
-    return stack_level()
 
 
 def _best() -> str:
     if num_visible_chips():
         return "tpu"
-    if any(importlib.util.find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin")) and glob.glob("/dev/nvidia[0-9]*"):
+    has_plugin = any(importlib.util.find_spec(name) for name in ("jax_cuda12_plugin", "jax_cuda13_plugin"))
+    if has_plugin and glob.glob("/dev/nvidia[0-9]*"):
         return "cuda"
     return "cpu"
 

@@ -1,7 +1,7 @@
 """Where a training step ends: hooks on PyTorch's optimizers and data loader, installed at the first use of the device.
 
-The end of the outermost ``optimizer.step()`` marks a boundary; the program is run when work outside of optimizers and backward passes
-is recorded. That alone is right. The end of ``zero_grad`` and the loader's next batch only start the device earlier.
+The end of the outermost ``optimizer.step()`` marks a boundary; the program is run when work outside of optimizers and backward
+passes is recorded. That alone is right. The end of ``zero_grad`` and the loader's next batch only start the device earlier.
 """
 
 from __future__ import annotations

@@ -12,9 +12,12 @@ _OURS = tuple(
 ) if "torch" in sys.modules else ()
 
 
+_TYPED = ("<stdin>", "<string>", "<python-input-", "<ipython-input-")  # typed in by the user; other "files" are generated
+
+
 def _is_library(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return name.startswith("<") or name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name
+    return (name.startswith("<") and not name.startswith(_TYPED)) or name.startswith(_OURS) or f"{os.sep}jax{os.sep}" in name
 
 
 def user_line() -> str:
