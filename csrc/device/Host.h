@@ -23,6 +23,8 @@ class Host {
  public:
   virtual ~Host() = default;
 
+  static constexpr char kFieldSeparator = '\x1f'; // between the fields of an error
+
   // Never throw; must not start JAX.
   virtual bool available() noexcept = 0;
   virtual c10::DeviceIndex device_count() noexcept = 0;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -31,7 +32,10 @@ at::HostStats& stats() {
   return *value;
 }
 
-constexpr size_t kPageBytes = 4096;
+size_t page_bytes() {
+  static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 // A forked child inherits the memory but not the locks on its pages.
 void survive_forks() {
@@ -68,8 +72,9 @@ struct TpuHostAllocator final : public at::HostAllocator {
     if (num_bytes == 0) {
       return {nullptr, nullptr, &free_block, at::kCPU};
     }
-    num_bytes = (num_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-    void* address = std::aligned_alloc(kPageBytes, num_bytes);
+    num_bytes =
+        (num_bytes + page_bytes() - 1) / page_bytes() * page_bytes(); // whole pages: they are locked and freed alone
+    void* address = std::aligned_alloc(page_bytes(), num_bytes);
     TORCH_CHECK(address != nullptr, "Out of host memory: ", num_bytes, " bytes of pinned memory were asked for.");
     const bool locked = mlock(address, num_bytes) == 0;
     if (!locked) {

@@ -14,48 +14,12 @@
 
 #include "csrc/device/Host.h"
 #include "csrc/device/MemoryStats.h"
+#include "csrc/python/ProgramCache.h"
 #include "csrc/record/Lowering.h"
 
 namespace tpu {
 
 namespace {
-
-// A compiled program and how its arguments are laid out.
-struct Entry {
-  py::object executable;
-  std::vector<uint32_t> used_inputs;
-  std::vector<SlotRef> uses; // where each run-time number goes
-  std::array<size_t, kNumSlotClasses> num_slots{};
-  int64_t transient_bytes = 0;
-  uint64_t last_used = 0;
-};
-
-// Guarded by the GIL.
-struct Cache {
-  std::unordered_map<Hash128, std::shared_ptr<Entry>> exact;
-  // The same program under other patterns of equal numbers.
-  std::unordered_map<Hash128, std::vector<std::weak_ptr<Entry>>> by_structure;
-  size_t max_programs = 512;
-  uint64_t clock = 0;
-
-  void insert(const Hash128& key, const Hash128& structure, std::shared_ptr<Entry> entry) {
-    if (exact.size() >= max_programs) {
-      auto oldest = exact.begin();
-      for (auto it = exact.begin(); it != exact.end(); ++it) {
-        if (it->second->last_used < oldest->second->last_used) {
-          oldest = it;
-        }
-      }
-      exact.erase(oldest);
-    }
-    by_structure[structure].push_back(entry);
-    exact[key] = std::move(entry);
-  }
-};
-Cache& cache() {
-  static auto* cache = new Cache();
-  return *cache;
-}
 
 // The numbers of one launch, in an executable's layout.
 struct SlotValues {
@@ -95,8 +59,8 @@ class Launch {
       return; // nobody holds a result: nothing to compute
     }
     choose_donations();
-    std::shared_ptr<Entry> entry = find_or_compile(reason);
-    entry->last_used = ++cache().clock;
+    std::shared_ptr<CompiledProgram> entry = find_or_compile(reason);
+    program_cache().note_use(*entry);
     commit(call(*entry));
   }
 
@@ -146,7 +110,7 @@ class Launch {
     }
   }
 
-  std::shared_ptr<Entry> find() {
+  std::shared_ptr<CompiledProgram> find() {
     structure_ = program_.structure;
     structure_.mix(static_cast<uint64_t>(program_.device));
     structure_.mix(outputs_.size());
@@ -158,21 +122,20 @@ class Launch {
     }
     key_ = structure_;
     key_.mix(program_.pattern);
-    auto exact = cache().exact.find(key_);
-    if (exact != cache().exact.end() && place_slots(*exact->second)) {
-      return exact->second;
+    auto exact = program_cache().find(key_);
+    if (exact != nullptr && place_slots(*exact)) {
+      return exact;
     }
-    for (auto& candidate : cache().by_structure[structure_]) {
-      auto entry = candidate.lock();
-      if (entry != nullptr && place_slots(*entry)) {
-        return entry;
+    for (auto& variant : program_cache().variants(structure_)) {
+      if (place_slots(*variant)) {
+        return variant;
       }
     }
     return nullptr;
   }
 
   // Fills in the numbers where the executable wants them. False if it expects two of them to be equal that are not.
-  bool place_slots(const Entry& entry) {
+  bool place_slots(const CompiledProgram& entry) {
     SlotValues placed;
     std::array<std::vector<uint8_t>, kNumSlotClasses> filled;
     for (size_t group = 0; group < kNumSlotClasses; ++group) {
@@ -268,9 +231,9 @@ class Launch {
   }
 
   // Of several threads that miss the same program one compiles it, and the others wait.
-  std::shared_ptr<Entry> find_or_compile(const char* reason) {
+  std::shared_ptr<CompiledProgram> find_or_compile(const char* reason) {
     static auto* in_progress = new std::unordered_set<Hash128>(); // guarded by the GIL
-    std::shared_ptr<Entry> entry = find();
+    std::shared_ptr<CompiledProgram> entry = find();
     while (entry == nullptr && !in_progress->insert(key_).second) {
       host().allow_threads([] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
       entry = find();
@@ -287,19 +250,19 @@ class Launch {
     return entry;
   }
 
-  std::shared_ptr<Entry> compile(const char* reason) {
-    auto entry = std::make_shared<Entry>();
+  std::shared_ptr<CompiledProgram> compile(const char* reason) {
+    auto entry = std::make_shared<CompiledProgram>();
     entry->executable = call_bridge("compile", describe(reason));
     entry->used_inputs = entry->executable.attr("used_inputs").cast<std::vector<uint32_t>>();
     entry->transient_bytes = entry->executable.attr("transient_bytes").cast<int64_t>();
     entry->uses = program_.uses;
     entry->num_slots = num_slots();
     TORCH_INTERNAL_ASSERT(place_slots(*entry));
-    cache().insert(key_, structure_, entry);
+    program_cache().insert(key_, structure_, entry);
     return entry;
   }
 
-  py::list call(const Entry& entry) {
+  py::list call(const CompiledProgram& entry) {
     py::list args;
     using Group = SlotClass;
     auto numbers = [&](Group group) -> const std::vector<c10::complex<double>>& {
@@ -407,19 +370,6 @@ void launch(Program& program, const char* reason, bool keep_roots) {
     launch.fail(error.what());
     throw;
   }
-}
-
-void set_max_programs(size_t max_programs) {
-  cache().max_programs = max_programs;
-}
-
-size_t num_programs() {
-  return cache().exact.size();
-}
-
-void clear_programs() {
-  cache().exact.clear();
-  cache().by_structure.clear();
 }
 
 } // namespace tpu

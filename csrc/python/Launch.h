@@ -10,8 +10,4 @@ namespace tpu {
 // was not donated: mutated buffers regain their values, values never computed are poisoned.
 void launch(Program& program, const char* reason, bool keep_roots);
 
-void set_max_programs(size_t max_programs);
-size_t num_programs();
-void clear_programs();
-
 } // namespace tpu

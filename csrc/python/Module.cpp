@@ -10,8 +10,8 @@
 #include "csrc/device/Host.h"
 #include "csrc/device/HostAllocator.h"
 #include "csrc/device/MemoryStats.h"
-#include "csrc/python/Launch.h"
 #include "csrc/python/Objects.h"
+#include "csrc/python/ProgramCache.h"
 #include "csrc/python/PythonHost.h"
 #include "csrc/record/Copy.h"
 #include "csrc/record/Recorder.h"
@@ -38,7 +38,7 @@ py::dict read_counters() {
   result["bytes_to_device"] = counters().bytes_to_device;
   result["bytes_to_host"] = counters().bytes_to_host;
   result["signatures"] = signature_cache().size();
-  result["programs"] = num_programs();
+  result["programs"] = program_cache().size();
   return result;
 }
 
@@ -122,8 +122,8 @@ void bind_recorder(py::module_& m) {
     set_eager_mode(static_cast<EagerMode>(mode));
   });
   m.def("set_max_nodes", &set_max_nodes);
-  m.def("set_max_programs", &set_max_programs);
-  m.def("clear_programs", &clear_programs);
+  m.def("set_max_programs", [](size_t max_programs) { program_cache().set_max_programs(max_programs); });
+  m.def("clear_programs", [] { program_cache().clear(); });
   m.def("set_optimizer_depth", [](int depth) { current_issuer().optimizer_depth = depth; });
   m.def("leave_optimizer", &leave_optimizer);
   m.def("end_zero_grad", [] {

@@ -296,13 +296,9 @@ class Preparer {
   }
 
   [[noreturn]] void mixed(at::Device one, at::Device other) {
-    host().raise("MixedDevicesError", "op=" + call_.op->name +
-                                          "\x1f"
-                                          "one=" +
-                                          one.str() +
-                                          "\x1f"
-                                          "other=" +
-                                          other.str());
+    const std::string fields = "op=" + call_.op->name + Host::kFieldSeparator + "one=" + one.str() +
+                               Host::kFieldSeparator + "other=" + other.str();
+    host().raise("MixedDevicesError", fields);
   }
 
   c10::DeviceIndex device_without_tensors() {

@@ -317,13 +317,20 @@ def test_compile_on_the_device(fresh):
         expected = model(x).cpu()
         for backend in ("eager", "aot_eager"):
             torch.testing.assert_close(torch.compile(model, backend=backend)(x).cpu(), expected)
+
+        def broken(x):
+            y = x * 3
+            print("a graph break")
+            return [value.item() for value in (y + 1).unbind()]  # here Dynamo watches while operators are recorded
+
+        assert torch.compile(broken, backend="eager")(torch.ones(2, device="tpu")) == [4, 4]
         try:
             torch.compile(model, backend="tpu")(x)
         except Exception as error:
             assert "is not available yet" in str(error), error
         else:
             raise AssertionError
-    """)
+    """, quiet=False)  # Dynamo tells of the graph break
 
 
 def test_the_command_line_needs_no_device():

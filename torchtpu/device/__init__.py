@@ -79,7 +79,7 @@ def attach(torch: Any, bridge: Any) -> None:
     torch._register_device_module("tpu", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_storage=True)
     torch.set_autocast_dtype("tpu", torch.bfloat16)
-    patches.apply(torch)
+    patches.apply(torch, bridge)
 
 
 __all__ = [

@@ -6,10 +6,11 @@ import functools
 from typing import Any
 
 
-def apply(torch: Any) -> None:
+def apply(torch: Any, bridge: Any) -> None:
     """Apply all of them."""
     _dlpack(torch)
     _printing()
+    _hide_from_dynamo(torch, type(bridge))
 
 
 def _dlpack(torch: Any) -> None:
@@ -59,3 +60,15 @@ def _printing() -> None:
         return original(self.cpu() if self.device.type == "tpu" else self, indent)
 
     _tensor_str._tensor_str = formatted
+
+
+def _hide_from_dynamo(torch: Any, owner: type) -> None:
+    """Dynamo looks into every Python function that is entered while it watches, also by way of C++.
+
+    What the core calls in ``owner``, and JAX below, is none of its business.
+    """
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+    for function in vars(owner).values():
+        if hasattr(function, "__code__"):
+            frames.set_code_exec_strategy(function.__code__, skip)

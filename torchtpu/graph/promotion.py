@@ -49,8 +49,16 @@ def _default_of(dtype: torch.dtype) -> torch.dtype:
 def _promote(kinds: list[torch.dtype]) -> torch.dtype | None:
     result: torch.dtype | None = None
     for kind in kinds:
-        result = kind if result is None else torch.promote_types(result, kind)
+        result = kind if result is None else _promote_pair(result, kind)
     return result
+
+
+def _promote_pair(one: torch.dtype, other: torch.dtype) -> torch.dtype:
+    # PyTorch promotes 8-bit floats with nothing, and inference refuses operators that would need it. Copies meet them here.
+    for narrow, wide in ((one, other), (other, one)):
+        if narrow.is_floating_point and narrow.itemsize == 1:
+            return wide
+    return torch.promote_types(one, other)
 
 
 def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
