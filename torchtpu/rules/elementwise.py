@@ -66,6 +66,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     # XLA's series is too short to the left of zero, so its first terms are added up here.
     head = sum(lax.pow(q + constant(k, q.dtype), -x) for k in range(20))
     value = jnp.where(q < 0, head + lax.zeta(x, q + constant(20, q.dtype)), lax.zeta(x, q))
+    value = jnp.where((x == inf) & (q > 0), jnp.where(q == 1, q, jnp.where(q < 1, inf, constant(0, q.dtype))), value)
     value = jnp.where((q <= 0) & (q == jnp.floor(q)), inf, value)
     return jnp.where(x == 1, inf, jnp.where(x < 1, nan, value))
 

@@ -43,6 +43,13 @@ def _rule(prepare: Prepare) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return make
 
 
+def _incomplete_gamma(function: Callable[..., Array], at_zero: int, a: Array, x: Array) -> Array:
+    """With the limits that XLA leaves out: at ``a`` of zero all of the integral lies below ``x``, at infinity none does."""
+    value = jnp.where((a == 0) & (x > 0), constant(at_zero, a.dtype), function(a, x))
+    beyond = jnp.where(x == jnp.inf, constant(jnp.nan, a.dtype), constant(1 - at_zero, a.dtype))
+    return jnp.where((a == jnp.inf) & (x >= 0), beyond, value)
+
+
 def _overloads(table: dict[str, Any], *overloads: str) -> dict[str, Any]:
     return {f"{key}.{overload}": function for key, function in table.items() for overload in overloads}
 
@@ -206,8 +213,8 @@ FLOAT = {
     "aten::special_zeta": zeta,
     "aten::special_zeta.self_scalar": zeta,
     "aten::special_zeta.other_scalar": zeta,
-    "aten::igamma": jsp.gammainc,
-    "aten::igammac": jsp.gammaincc,
+    "aten::igamma": lambda a, x: _incomplete_gamma(jsp.gammainc, 1, a, x),
+    "aten::igammac": lambda a, x: _incomplete_gamma(jsp.gammaincc, 0, a, x),
 }
 lower_table(FLOAT, _rule(to_float))
 

@@ -39,7 +39,7 @@ def _mish_grad(g: Array, x: Array) -> Array:
 
 
 def _hardswish_grad(g: Array, x: Array) -> Array:
-    return jnp.where(x <= -3, 0, jnp.where(x >= 3, g, g * (x / 3 + 0.5)))
+    return jnp.where(x <= -3, 0, jnp.where(x < 3, g * (x / 3 + 0.5), g))  # at NaN the gradient passes, as in ATen
 
 
 def _hardsigmoid_grad(g: Array, x: Array) -> Array:
@@ -151,7 +151,7 @@ def aten_elu_backward(
     g, x = widen(grad_output), widen(self_or_result)
     alpha, scale, input_scale = (number(s, x) for s in (alpha, scale, input_scale))
     negative = x + alpha * scale if is_result else alpha * scale * jnp.exp(x * input_scale)
-    return jnp.where(x > 0, g * scale, g * input_scale * negative)
+    return jnp.where(x <= 0, g * input_scale * negative, g * scale)  # at NaN the gradient passes, as in ATen
 
 
 @lower("aten::hardtanh")

@@ -56,12 +56,15 @@ def _convolve(
         precision=ctx.matmul_precision, preferred_element_type=accumulate)
 
 
-@lower("aten::convolution", "aten::convolution_overrideable")
+@lower("aten::convolution")
 def aten_convolution(
     ctx: RuleContext, input: Array, weight: Array, bias: Array | None, stride: Ints, padding: Ints, dilation: Ints,
     transposed: bool, output_padding: Ints, groups: int,
 ) -> Array:
-    """A convolution, direct or transposed, over the trailing dimensions of [batch, channel, ...]."""
+    """aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
+
+    Direct or transposed, over the trailing dimensions of [batch, channel, ...].
+    """  # noqa: E501
     if 0 in ctx.out_shape or 0 in input.shape or 0 in weight.shape:
         out = jnp.zeros(ctx.out_shape, ctx.accum(input.dtype))
     else:
@@ -70,12 +73,12 @@ def aten_convolution(
     return out if bias is None else out + widen(bias).reshape((1, -1) + (1,) * (out.ndim - 2))
 
 
-@lower("aten::convolution_backward_overrideable")
-def aten_convolution_backward_overrideable(
-    ctx: RuleContext, grad_output: Array, input: Array, weight: Array, stride: Ints, padding: Ints, dilation: Ints,
-    transposed: bool, output_padding: Ints, groups: int, output_mask: Mask,
+@lower("aten::convolution_backward")
+def aten_convolution_backward(
+    ctx: RuleContext, grad_output: Array, input: Array, weight: Array, bias_sizes: Ints | None, stride: Ints,
+    padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int, output_mask: Mask,
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """aten::convolution_backward_overrideable(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)"""  # noqa: E501
+    """aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""  # noqa: E501
     def convolve(x: Array, w: Array) -> Array:
         # No wider accumulator here: JAX cannot transpose one, and XLA sums 16-bit convolutions in float32 anyway.
         return _convolve(ctx, x, w, stride, padding, dilation, transposed, output_padding, groups, None)
@@ -92,13 +95,3 @@ def aten_convolution_backward_overrideable(
     if output_mask[2]:
         grad_bias = jnp.sum(widen(grad_output), (0, *range(2, grad_output.ndim)))
     return grad_input, grad_weight, grad_bias
-
-
-@lower("aten::convolution_backward")
-def aten_convolution_backward(
-    ctx: RuleContext, grad_output: Array, input: Array, weight: Array, bias_sizes: Ints | None, stride: Ints,
-    padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int, output_mask: Mask,
-) -> tuple[Array | None, Array | None, Array | None]:
-    """aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""  # noqa: E501
-    return aten_convolution_backward_overrideable(
-        ctx, grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask)
