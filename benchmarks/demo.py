@@ -61,6 +61,8 @@ def main() -> int:
         for example, kind in runs:
             task = progress.add_task(f"{example.title} · {kind}", total=None)
             results[example.name][kind] = _run(example, kind, arguments.quick, progress, task)
+            if not console.is_terminal:  # no bar is drawn there
+                print(f"{example.title} on {kind}: done after {time.perf_counter() - started:.0f} s", flush=True)
     failures = [f for e in chosen for f in _failures(e, results[e.name], checked=not arguments.quick)]
     console.print(_table(chosen, results))
     for line in _remarks(results):

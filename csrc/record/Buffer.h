@@ -63,6 +63,8 @@ struct TpuBuffer {
   const Desc* desc = nullptr; // null while empty and untyped
   Array array;
   uint64_t serial; // age; unique in the process
+  bool computed = false;     // made as the result of an operator, not as memory to be filled
+  uint64_t first_reader = 0; // serial of the first program that it was an input of
 
   Program* program = nullptr; // while pending; the program holds a reference to this buffer, so it outlives the pointer
   uint32_t value = 0;

@@ -44,8 +44,8 @@ static std::pair<uint64_t, uint64_t> draw(const Call& call) {
   return at::check_generator<TpuGeneratorImpl>(generator)->draw();
 }
 
-Program::Program(c10::DeviceIndex device, uint64_t birth)
-    : serial(next_program.fetch_add(1)), device(device), birth_(birth) {}
+Program::Program(c10::DeviceIndex device)
+    : serial(next_program.fetch_add(1)), device(device), birth_(newest_buffer_serial()) {}
 
 Program::~Program() {
   for (TpuBuffer* buffer : members) {
@@ -64,6 +64,7 @@ void Program::adopt(TpuBuffer* buffer) {
 Ref Program::input_ref(TpuBuffer* buffer) {
   if (buffer->input_of != serial) {
     buffer->input_of = serial;
+    buffer->first_reader = buffer->first_reader == 0 ? serial : buffer->first_reader;
     buffer->input_index = static_cast<uint32_t>(inputs.size());
     inputs.push_back({buffer->array, buffer->desc});
   }
@@ -144,6 +145,7 @@ void Program::append(const Call& call, Signature& signature, Circumstances at, s
   use_slots(call, signature);
   for (const OutputMeta& output : signature.outputs) {
     auto* buffer = new TpuBuffer(output.desc->num_bytes, device);
+    buffer->computed = true;
     new_value(buffer, output.desc);
     fresh.push_back(buffer);
   }
@@ -160,12 +162,18 @@ void Program::append(const Call& call, Signature& signature, Circumstances at, s
   nodes.push_back(node);
 }
 
-// A node counts as the same when its signature is, and so are the old buffers that it reads: parameters.
+// What a model keeps, as opposed to a batch that came later or an activation that the program before this one left.
+bool Program::is_parameter(const TpuBuffer& buffer) const {
+  const bool read_before = buffer.first_reader != 0 && buffer.first_reader != serial;
+  return buffer.state != State::kPending && buffer.serial < birth_ && (!buffer.computed || read_before);
+}
+
+// A node counts as the same when its signature is, and so are the parameters that it reads.
 // Structure alone would cut a transformer between its layers.
 void Program::note_node(const Call& call, const Signature& signature) {
   Hash128 hash = signature.hash;
   for (const TpuBuffer* buffer : call.buffers) {
-    if (buffer->state != State::kPending && buffer->serial < birth_) {
+    if (is_parameter(*buffer)) {
       hash.mix(buffer->serial);
     }
   }

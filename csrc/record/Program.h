@@ -66,8 +66,7 @@ constexpr uint32_t kNoInput = UINT32_MAX;
 
 class Program {
  public:
-  // Buffers with a serial below `birth` count as parameters where repetitions are looked for.
-  Program(c10::DeviceIndex device, uint64_t birth);
+  explicit Program(c10::DeviceIndex device);
   Program(const Program&) = delete;
   ~Program(); // members are released here; without recorder_lock() held
 
@@ -127,7 +126,8 @@ class Program {
   // Prefix hashes of the nodes, to find repetitions (only kept while gradients are off).
   std::vector<uint64_t> prefix_;
   std::unordered_map<uint64_t, uint32_t> last_seen_;
-  uint64_t birth_;
+  bool is_parameter(const TpuBuffer& buffer) const;
+  uint64_t birth_; // buffers older than this existed before the program
   bool repeats_ = false;
 };
 

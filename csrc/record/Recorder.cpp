@@ -169,7 +169,7 @@ class Recording {
       issuer.num_devices = std::max<int>(issuer.num_devices, call.device + 1);
       auto& slot = fill ? issuer.slots[call.device].fills : issuer.slots[call.device].main;
       if (slot == nullptr) {
-        slot = new_program(issuer.slots[call.device], call.device);
+        slot = std::make_unique<Program>(call.device);
         slot->fills = fill;
       }
       obstacle = scan(call, slot.get());
@@ -202,14 +202,6 @@ class Recording {
     std::lock_guard<std::mutex> guard(recorder_lock());
     signature_cache().insert(std::move(signature));
     return nullptr;
-  }
-
-  // What was made since the program before this one began may be a batch or an activation; older buffers are
-  // parameters.
-  static std::unique_ptr<Program> new_program(Issuer::Slot& slot, c10::DeviceIndex device) {
-    const uint64_t now = newest_buffer_serial();
-    const uint64_t before = std::exchange(slot.birth, now);
-    return std::make_unique<Program>(device, before == 0 ? now : before);
   }
 
   // Fresh optimizer state: filled into a buffer that holds nothing yet, during a step.

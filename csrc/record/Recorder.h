@@ -21,7 +21,6 @@ struct Issuer {
   struct Slot {
     std::unique_ptr<Program> main;
     std::unique_ptr<Program> fills; // fresh optimizer state, so that the first step is the same program as the second
-    uint64_t birth = 0;             // buffers made before this are older than the newest program
   };
   std::array<Slot, MemoryStats::kMaxDevices> slots;
   int num_devices = 0; // used so far

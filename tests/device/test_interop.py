@@ -95,6 +95,8 @@ def test_dlpack_is_a_snapshot_on_the_platforms_own_device():
     for seen in (numpy, array, tensor, torch.from_dlpack(capsule)):
         assert seen.tolist() == [0, 1, 2, 3]
     assert x.tolist() == [8, 7, 7, 7]
+    tensor.add_(1)  # nor does a write of the importer reach us
+    assert x.tolist() == [8, 7, 7, 7]
 
 
 def test_dlpack_of_views_and_wide_values():

@@ -47,7 +47,8 @@ class Direct:
 
     def recorded(self) -> list[tuple[tuple[int, ...], Any]]:
         """Shape and dtype of each result in memory, as the recorder keeps them."""
-        return [(tuple(o[3]), dtypes.to_numpy(o[0])) for o in self.answer.outputs]
+        fresh = [(tuple(o[3]), dtypes.to_numpy(o[0])) for o in self.answer.outputs]
+        return fresh + [(tuple(shape), dtypes.to_numpy(dtype)) for _, dtype, shape in self.answer.mutations]
 
     def _send(self, argument: Any, value: Any) -> Any:
         if str(argument.type) == "Tensor" and type(value) in _NUMBERS:

@@ -96,14 +96,15 @@ class Row:
     key: str
     samples: Samples
     dtypes: tuple[torch.dtype, ...] = FLOATS
-    grads: bool = False
+    grads: bool | tuple[str, ...] = False  # whether there are gradients, or the arguments that have them
     errors: Samples | None = None
     tolerance: Mapping[torch.dtype, tuple[float, float]] = field(default_factory=dict)  # relative, absolute
     reference: Callable[..., Any] | None = None  # where the CPU has no kernel of the operator
     no_values: str = ""  # why values are not compared
     no_strides: str = ""  # why strides are not compared
+    dense: bool = False  # only dense arguments
     first_only: bool = False  # only the first result is compared
-    check: Callable[..., None] | None = None  # gets results of the device and the call's arguments: for random ones
+    check: Callable[[Any], None] | None = None  # gets the device's results: for random ones
     xfails: tuple[ExpectedFailure, ...] = ()
 
     def xfail(self, dtypes: Sequence[torch.dtype] | None = None, *, reason: str, test: str = "values") -> Row:

@@ -16,15 +16,15 @@ def test_values(row: Row) -> None:
     # Everything is recorded before anything is read: one program a row.
     pending = []
     for dtype in row.dtypes:
-        for name, sample, run in forms(row, dtype):
-            moved = Sample(*to_device((sample.args, sample.kwargs)))
-            expected = row.on_cpu(sample) if row.reference else run(sample)
-            pending.append((dtype, name, sample, expected, run(moved), moved))
+        for form in forms(row, dtype):
+            moved = Sample(*to_device((form.sample.args, form.sample.kwargs)))
+            pending.append((dtype, form, form.run(moved)))
     problems: dict[torch.dtype, list[str]] = {dtype: [] for dtype in row.dtypes}
-    for dtype, name, sample, expected, got, moved in pending:
-        problems[dtype] += [f"{dtype}, {name}: {what}" for what in differences(row, sample, expected, got)]
-        if row.check is not None:
-            row.check(got, *moved.args, **moved.kwargs)
+    for dtype, form, got in pending:
+        found = differences(row, form.sample, form.expected, got, strides=form.fresh)
+        problems[dtype] += [f"{dtype}, {form.name}: {what}" for what in found]
+        if row.check is not None and form.fresh:
+            row.check(got)
     unexpected = [
         problem for dtype, found in problems.items() if not row.expected_failure(dtype, "values") for problem in found]
     for dtype, found in problems.items():

@@ -13,32 +13,57 @@ from torch.utils._pytree import tree_map
 from tests.ops.compare import tensors
 from tests.ops.row import Make, Row, Sample, key_of
 from torchtpu.graph.functional import functional_overload
+from torchtpu.rules import find_dynamic
+
+# Kernels of PyTorch's own that do not work on any device but the CPU; no public function calls the first.
+BROKEN = {
+    "aten::range.out_": "writes to CPU memory whatever the device is",
+    "aten::_stack.out": "warns that it resizes",
+}
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way to call a row's operator: what is done to the arguments, and what is called."""
+    """One way to call a row's operator."""
 
     name: str
-    prepare: Callable[[Any], Any]
+    sample: Sample
     run: Callable[[Sample], Any]
+    expected: Any
+    fresh: bool = True  # results are new tensors, whose strides and values say something
 
 
-def forms(row: Row, dtype: torch.dtype) -> Iterator[tuple[str, Sample, Callable[[Sample], Any]]]:
+def forms(row: Row, dtype: torch.dtype) -> Iterator[Form]:
     """Every call of a row in one dtype: all samples as they are; of the first, all other forms too."""
     for place, sample in enumerate(row.samples(Make(dtype))):
-        yield f"sample {place}", sample, lambda s: row.op(*s.args, **s.kwargs)
-        if place or row.reference is not None:
+        expected = row.on_cpu(sample)
+        yield Form(f"sample {place}", sample, functools.partial(functional, row), expected)
+        if place or row.reference is not None or find_dynamic(row.key) is not None:
             continue
-        if dtype == row.dtypes[0]:
-            for name, change in (("strided", strided), ("channels_last", channels_last)):
-                changed = tree_map(change, sample.args), tree_map(change, sample.kwargs)
-                if any(a is not b for a, b in zip(tensors(changed), tensors((sample.args, sample.kwargs)), strict=True)):
-                    yield name, Sample(*changed), lambda s: row.op(*s.args, **s.kwargs)
+        if dtype == row.dtypes[0] and not row.dense:
+            yield from layouts(row, sample)
         for op in mutating(row.key):
-            run = in_place(op, row, sample) if op._schema.name.endswith("_") else into_out(op, row, sample)
-            if run is not None:
-                yield key_of(op), sample, run
+            form = in_place(op, sample, expected) if op._schema.name.endswith("_") else into_out(op, sample, expected)
+            if form is not None:
+                yield form
+
+
+def functional(row: Row, sample: Sample) -> Any:
+    """The operator itself."""
+    return row.op(*sample.args, **sample.kwargs)
+
+
+def layouts(row: Row, sample: Sample) -> Iterator[Form]:
+    """The same values laid out otherwise in memory."""
+    for name, change in (("strided", strided), ("channels_last", channels_last)):
+        changed = Sample(tree_map(change, sample.args), tree_map(change, sample.kwargs))
+        before, after = tensors((sample.args, sample.kwargs)), tensors((changed.args, changed.kwargs))
+        if any(a is not b for a, b in zip(before, after, strict=True)):
+            try:
+                expected = row.on_cpu(changed)
+            except RuntimeError:  # an operator that wants its arguments dense
+                continue
+            yield Form(name, changed, functools.partial(functional, row), expected)
 
 
 def strided(leaf: Any) -> Any:
@@ -59,10 +84,6 @@ def channels_last(leaf: Any) -> Any:
     return leaf.clone(memory_format=torch.channels_last)
 
 
-# PyTorch's own kernel of it writes to CPU memory whatever the device is; no public function calls it.
-BROKEN = {"aten::range.out_"}
-
-
 @functools.cache
 def mutating(key: str) -> tuple[torch._ops.OpOverload, ...]:
     """In-place and ``out=`` overloads that the rule of ``key`` serves."""
@@ -73,47 +94,43 @@ def mutating(key: str) -> tuple[torch._ops.OpOverload, ...]:
         operators = getattr(getattr(torch.ops, namespace), name, None)
         for overload in operators.overloads() if operators else ():
             op = getattr(operators, overload)
-            functional = functional_overload(op)
-            if functional is not None and key_of(functional) == key and key_of(op) not in BROKEN:
+            served = functional_overload(op)
+            if served is not None and key_of(served) == key and key_of(op) not in BROKEN:
                 found.append(op)
     return tuple(found)
 
 
-def in_place(op: torch._ops.OpOverload, row: Row, sample: Sample) -> Callable[[Sample], Any] | None:
+def in_place(op: torch._ops.OpOverload, sample: Sample, expected: Any) -> Form | None:
     """The in-place form, if the result fits into the argument."""
-    result = tensors(row.on_cpu(sample))
-    written = [sample.args[i] for i, a in enumerate(op._schema.arguments[: len(sample.args)]) if a.is_write]
-    into = tensors(written)
-    if len(into) != len(result) or any(
-            a.shape != b.shape or a.dtype != b.dtype for a, b in zip(into, result, strict=True)):
+    places = [i for i, a in enumerate(op._schema.arguments[: len(sample.args)]) if a.is_write]
+    into, results = tensors([sample.args[i] for i in places]), tensors(expected)
+    if len(into) != len(results) or any(
+            a.shape != b.shape or a.dtype != b.dtype for a, b in zip(into, results, strict=True)):
         return None
 
     def run(given: Sample) -> Any:
         args = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, given.args)
         op(*args, **given.kwargs)
-        return [args[i] for i, a in enumerate(op._schema.arguments[: len(args)]) if a.is_write]
+        return [args[i] for i in places]
 
-    return run
+    return Form(key_of(op), sample, run, expected, fresh=False)
 
 
-def into_out(op: torch._ops.OpOverload, row: Row, sample: Sample) -> Callable[[Sample], Any] | None:
-    """The ``out=`` form, writing into tensors with gaps: its strides are kept and the gaps are left alone."""
+def into_out(op: torch._ops.OpOverload, sample: Sample, expected: Any) -> Form | None:
+    """The ``out=`` form, writing into tensors with gaps that are left alone."""
     names = [a.name for a in op._schema.arguments if a.is_out]
-    factory = {"dtype", "layout", "device", "pin_memory"}
-    results = row.on_cpu(sample)
-    results = list(results) if isinstance(results, tuple | list) else [results]
+    results = list(expected) if isinstance(expected, tuple | list) else [expected]
     if len(results) != len(names) or any(not isinstance(result, torch.Tensor) for result in results):
         return None
     if any(a.is_write and not a.is_out for a in op._schema.arguments):
         return None
+    known = {a.name for a in op._schema.arguments}
 
     def run(given: Sample) -> Any:
-        device = next((t.device for t in tensors(given.args)), torch.device("cpu"))
-        device = given.kwargs.get("device", device)
+        device = given.kwargs.get("device") or next((t.device for t in tensors(given.args)), torch.device("tpu", 0))
         memory = [torch.zeros((*r.shape, 2), dtype=r.dtype, device=device) for r in results]
-        known = {a.name for a in op._schema.arguments}
-        kwargs = {k: v for k, v in given.kwargs.items() if k in known or k not in factory}
+        kwargs = {k: v for k, v in given.kwargs.items() if k in known}
         op(*given.args, **kwargs, **{name: m[..., 0] for name, m in zip(names, memory, strict=True)})
-        return memory
+        return [m[..., 0] for m in memory] + [m[..., 1] for m in memory]
 
-    return run
+    return Form(key_of(op), sample, run, [*results, *map(torch.zeros_like, results)], fresh=False)

@@ -183,7 +183,7 @@ steps = st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 11), st.integers
 profile = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=60, **profile)
+@settings(max_examples=100, **profile)
 @given(st.sampled_from(SHAPES), st.sampled_from(DTYPES), steps)
 def test_chains_agree_with_cpu(base, dtype, steps):
     check(base, dtype, steps)
@@ -226,6 +226,21 @@ def test_a_write_through_every_kind_of_window():
     torch.view_as_real(reference)[:, 1] = 3
     reference.conj().imag.add_(1)
     assert torch.equal(c.cpu(), reference)
+
+
+def test_writes_through_conjugate_and_negative_views():
+    """They are lazy bits of the view, so the buffer gets the opposite of what is written."""
+    results = []
+    for device in ("cpu", "tpu"):
+        c = torch.zeros(4, dtype=torch.complex64, device=device)
+        value = torch.tensor([1 + 2j, 3 - 4j], device=device)
+        c.conj()[:2].copy_(value)
+        c[2:].copy_(value.conj())
+        c.conj()[3] = 5 + 6j
+        c.conj().imag[:1].copy_(torch.ones(1, device=device))
+        c.conj().mul_(1j)
+        results.append(c.cpu())
+    assert torch.equal(*results)
 
 
 @pytest.mark.parametrize("name", ["add_", "mul_", "fill_", "zero_", "neg_", "out", "foreach", "set_item"])

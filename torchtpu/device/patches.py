@@ -23,7 +23,10 @@ def _dlpack(torch: Any) -> None:
             return export(self, *args, **kwargs)
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")  # PyTorch's own words
-        return _array(self).__dlpack__(**{k: v for k, v in kwargs.items() if k != "stream" or v is not None})
+        array = _array(self)
+        if kwargs.pop("copy", None) is not False:
+            array = array.copy()  # an importer may write into what it gets; ours is shared and must never change
+        return array.__dlpack__(**{k: v for k, v in kwargs.items() if k != "stream" or v is not None})
 
     @functools.wraps(device_of)
     def __dlpack_device__(self: Any) -> Any:

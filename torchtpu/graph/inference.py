@@ -17,6 +17,8 @@ import torch
 
 from torchtpu.graph import corrections
 from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, leaves, map_leaves
+from torchtpu.graph.overloads import key_of
+from torchtpu.graph.own_inference import INFERENCE
 
 
 class NotInferable(Exception):
@@ -96,7 +98,7 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
                 argument.name: fake for fake, argument in zip(fakes, schema, strict=True)
                 if argument.kwarg_only and (fake is not None or not argument.has_default_value())
             }
-            result = op(*positional, **keywords)
+            result = INFERENCE.get(key_of(op), op)(*positional, **keywords)
             corrections.check(op, arguments)
             result = corrections.corrected(op, arguments, fakes, result)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:

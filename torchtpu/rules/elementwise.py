@@ -59,6 +59,12 @@ def _digamma(x: Array) -> Array:
     return jnp.where(x == 0, jnp.copysign(constant(np.inf, x.dtype), -x), value)
 
 
+def _zeta_limit(q: Array) -> Array:
+    """Of an infinite exponent: the power of the first term."""
+    inf, zero = constant(np.inf, q.dtype), constant(0, q.dtype)
+    return jnp.where(q == 1, q, jnp.where(q < 1, inf, jnp.where(q < inf, zero, constant(np.nan, q.dtype))))
+
+
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz's zeta function with the poles where ATen has them; exact down to ``q`` of -20."""
     x, q = jnp.broadcast_arrays(x, q)
@@ -66,7 +72,7 @@ def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     # XLA's series is too short to the left of zero, so its first terms are added up here.
     head = sum(lax.pow(q + constant(k, q.dtype), -x) for k in range(20))
     value = jnp.where(q < 0, head + lax.zeta(x, q + constant(20, q.dtype)), lax.zeta(x, q))
-    value = jnp.where((x == inf) & (q > 0), jnp.where(q == 1, q, jnp.where(q < 1, inf, constant(0, q.dtype))), value)
+    value = jnp.where((x == inf) & (q > 0), _zeta_limit(q), value)
     value = jnp.where((q <= 0) & (q == jnp.floor(q)), inf, value)
     return jnp.where(x == 1, inf, jnp.where(x < 1, nan, value))
 

@@ -62,7 +62,7 @@ def filled(t: Make) -> Iterator[Sample]:
 
 def scatter(t: Make) -> Iterator[Sample]:
     yield call(t(4, 5), 0, t.order(4)[:2, None].expand(2, 5), t(2, 5))
-    yield call(t(4, 5), 1, t.order(5)[None, :3].expand(4, 3), t(4, 5))
+    yield call(t(4, 5), 1, t.order(5)[None, :3].expand(4, 3), t(4, 3))
 
 
 def scatter_value(t: Make) -> Iterator[Sample]:
@@ -71,7 +71,7 @@ def scatter_value(t: Make) -> Iterator[Sample]:
 
 def scatter_add(t: Make) -> Iterator[Sample]:
     yield call(t(4, 5), 0, t.index(4, 6, 5), t(6, 5))
-    yield call(t(4, 5), 1, t.index(5, 4, 2), t(4, 3))
+    yield call(t(4, 5), 1, t.index(5, 4, 2), t(4, 2))
 
 
 def reduced(t: Make) -> Iterator[Sample]:

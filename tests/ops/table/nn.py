@@ -17,7 +17,7 @@ aten = torch.ops.aten
 def loss(*options: Any, low: float = -2, high: float = 2) -> Samples:
     def samples(t: Make) -> Iterator[Sample]:
         for reduction in REDUCTIONS:
-            yield call(t(3, 4, low=low, high=high), t(3, 4, low=low, high=high), *options[:1] * 0, reduction, *options)
+            yield call(t(3, 4, low=low, high=high), t(3, 4, low=low, high=high), reduction, *options)
 
     return samples
 
@@ -166,6 +166,20 @@ def lstm_reference(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, bx: Any = 
     return o * cell.tanh(), cell, torch.cat([i, f, g, o], 1)
 
 
+def gru(t: Make) -> Iterator[Sample]:
+    yield call(t(3, 12), t(3, 12), t(3, 4), t(12), t(12))
+    yield call(t(3, 12), t(3, 12), t(3, 4))
+
+
+def gru_reference(x: torch.Tensor, h: torch.Tensor, state: torch.Tensor, bx: Any = None, bh: Any = None) -> Any:
+    """Hidden state, and what the gradient needs: the gates, the old state and its share of the candidate."""
+    x, h = (x, h) if bx is None else (x + bx, h + bh)
+    (xr, xz, xn), (hr, hz, hn) = x.chunk(3, 1), h.chunk(3, 1)
+    r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+    n = (xn + r * hn).tanh()
+    return n + z * (state - n), torch.cat([r, z, n, state, hn], 1)
+
+
 def no_class(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3, 4), torch.ones(2, dtype=torch.int64), None, 1, -100)
 
@@ -181,15 +195,15 @@ ROWS: list[Row] = [
     Row("aten::smooth_l1_loss_backward", loss_backward(0.7), FLOATS),
     Row("aten::huber_loss", loss(0.7), FLOATS, grads=True),
     Row("aten::huber_loss_backward", loss_backward(0.7), FLOATS),
-    Row("aten::soft_margin_loss", loss(), FLOATS, grads=True),
+    Row("aten::soft_margin_loss", loss(), FLOATS, grads=("self",)),
     Row("aten::soft_margin_loss_backward", loss_backward(), FLOATS),
-    Row("aten::nll_loss_forward", nll(5, 4), FLOATS, grads=True, errors=no_class),
-    Row("aten::nll_loss2d_forward", nll(2, 4, 3, 3), FLOATS, grads=True),
+    Row("aten::nll_loss_forward", nll(5, 4), FLOATS, grads=("self",), errors=no_class),
+    Row("aten::nll_loss2d_forward", nll(2, 4, 3, 3), FLOATS, grads=("self",)),
     Row("aten::nll_loss_backward", nll_backward(5, 4), FLOATS),
     Row("aten::nll_loss2d_backward", nll_backward(2, 4, 3, 3), FLOATS),
     Row("aten::binary_cross_entropy", bce, FLOATS),
     Row("aten::binary_cross_entropy_backward", bce_backward, FLOATS),
-    Row("aten::binary_cross_entropy_with_logits", bce_logits, FLOATS, grads=True),
+    Row("aten::binary_cross_entropy_with_logits", bce_logits, FLOATS, grads=("self",)),
     Row("aten::native_layer_norm", layer_norm, FLOATS, grads=True, tolerance=LOOSE, errors=wrong_shape),
     Row("aten::native_layer_norm_backward", layer_norm_backward, FLOATS, tolerance=LOOSE),
     Row("aten::_fused_rms_norm", rms_norm, FLOATS, grads=True, tolerance=LOOSE, reference=rms_reference),
@@ -198,9 +212,10 @@ ROWS: list[Row] = [
     Row("aten::native_group_norm_backward", group_norm_backward, (F32,), tolerance=LOOSE),
     *rows(["aten::native_batch_norm", "aten::_native_batch_norm_legit_functional"], batch_norm(True), FLOATS, tolerance=LOOSE),
     Row("aten::_native_batch_norm_legit.no_stats", batch_norm(True, stats=False), (F32,), grads=True, tolerance=LOOSE),
-    *rows(["aten::_native_batch_norm_legit_no_training"], batch_norm(None), FLOATS, tolerance=LOOSE),
+    *rows(["aten::_native_batch_norm_legit_no_training"], batch_norm(None), (F32,), tolerance=LOOSE),
     Row("aten::native_batch_norm_backward", batch_norm_backward, (F32,), tolerance=LOOSE),
     Row("aten::_scaled_dot_product_fused_attention_overrideable", attention, FLOATS, tolerance=LOOSE, reference=attention_reference,
         first_only=True, no_strides="heads and positions swap places in memory, as flash attention leaves them"),
     Row("aten::_thnn_fused_lstm_cell", lstm, FLOATS, tolerance=LOOSE, reference=lstm_reference),
+    Row("aten::_thnn_fused_gru_cell", gru, FLOATS, tolerance=LOOSE, reference=gru_reference),
 ]

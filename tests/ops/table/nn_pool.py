@@ -110,7 +110,7 @@ ROWS: list[Row] = [
     Row("aten::adaptive_max_pool2d", adaptive(2), (F32,), grads=True),
     Row("aten::adaptive_max_pool3d", adaptive(3), (F32,), grads=True),
     Row("aten::adaptive_max_pool2d_backward", adaptive_max_backward(2), (F32,)),
-    Row("aten::adaptive_max_pool3d_backward", adaptive_max_backward(3), (F32,)),
+    Row("aten::adaptive_max_pool3d_backward", adaptive_max_backward(3), (F32,), dense=True),  # PyTorch's reads others wrongly
     *rows(["aten::upsample_nearest1d", "aten::_upsample_nearest_exact1d"], resized(1), FLOATS, grads=True),
     *rows(["aten::upsample_nearest2d", "aten::_upsample_nearest_exact2d"], resized(2), FLOATS, grads=True),
     *rows(["aten::upsample_nearest3d", "aten::_upsample_nearest_exact3d"], resized(3), (F32,), grads=True),

@@ -15,10 +15,10 @@ RANDOM = "each device has a stream of its own"
 SIZE = (64, 64)
 
 
-def within(low: float, high: float, mean: float | None = None) -> Callable[..., None]:
+def within(low: float, high: float, mean: float | None = None) -> Callable[[Any], None]:
     """All values in a range and, if a mean is given, near to it on the average."""
 
-    def check(result: Any, *_: Any, **__: Any) -> None:
+    def check(result: Any) -> None:
         for tensor in tensors(result):
             values = tensor.cpu().to(torch.float64)
             assert float(values.min()) >= low and float(values.max()) <= high
@@ -42,7 +42,7 @@ def dropout(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(SIZE, dtype=t.dtype), 0.25, True)
 
 
-def scaled_or_zero(result: Any, *_: Any) -> None:
+def scaled_or_zero(result: Any) -> None:
     kept, mask = (x.cpu() for x in result)
     assert mask.dtype == torch.bool
     assert torch.equal(kept.float() != 0, mask)
@@ -50,7 +50,7 @@ def scaled_or_zero(result: Any, *_: Any) -> None:
     assert abs(float(mask.float().mean()) - 0.75) < 0.05
 
 
-def a_permutation(result: torch.Tensor, *_: Any, **__: Any) -> None:
+def a_permutation(result: torch.Tensor) -> None:
     values = result.cpu()
     assert values.sort().values.tolist() == list(range(len(values)))
     assert not torch.equal(values, torch.arange(len(values)))

@@ -36,7 +36,7 @@ def flip(t: Make) -> Iterator[Sample]:
 
 
 def roll(t: Make) -> Iterator[Sample]:
-    yield call(t(2, 3), 1)
+    yield call(t(2, 3), [1])
     yield call(t(2, 3), [1, -2], [0, 1])
 
 
