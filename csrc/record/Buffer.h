@@ -62,7 +62,7 @@ struct TpuBuffer {
   int64_t num_bytes;
   const Desc* desc = nullptr; // null while empty and untyped
   Array array;
-  uint64_t serial; // age; unique in the process
+  uint64_t serial;           // age; unique in the process
   bool computed = false;     // made as the result of an operator, not as memory to be filled
   uint64_t first_reader = 0; // serial of the first program that it was an input of
 

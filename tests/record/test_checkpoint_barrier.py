@@ -96,7 +96,7 @@ def v5e_temp_bytes(checkpointed: bool) -> int:
     return compile_for(program, "v5e").temp_bytes
 
 
-@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="compiling for a chip needs libtpu (pip install torchtpu[tpu])")
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu's compiler (pip install torchtpu[tpu])")
 def test_checkpointing_halves_the_memory_of_a_v5e_step(count):
     recomputed, kept = v5e_temp_bytes(True), v5e_temp_bytes(False)
     assert recomputed < kept / 2

@@ -1,14 +1,12 @@
-"""Where fake tensors and the CPU disagree: strides and dtypes of results, and arguments that only the CPU refuses."""
+"""Where fake tensors and the CPU disagree about a result: its strides, or its dtype."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from torchtpu.errors import UnsupportedDtypeError
 from torchtpu.graph import promotion
 from torchtpu.graph.arguments import HostScalar, TensorArgument, leaves, map_leaves
 from torchtpu.graph.overloads import key_of
@@ -42,55 +40,6 @@ _SAVES_STATISTICS = frozenset({
     "aten::native_batch_norm", "aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit.no_stats",
     "aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_no_training",
 })
-_INTEGRAL = frozenset({
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "gcd", "lcm", "bitwise_left_shift", "bitwise_right_shift",
-})
-
-
-_SAME_DTYPE = frozenset({
-    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "_addmm_activation", "convolution",
-})
-_INDEX_NAMES = ("index", "indices")
-
-
-def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
-    """Refuse what the CPU refuses and fakes let pass.
-
-    Raises:
-        UnsupportedDtypeError: floats where integers are needed, numbers where a mask is, products of several dtypes.
-        RuntimeError: the extreme of nothing.
-        IndexError: a dimension that does not exist.
-    """
-    name = op._schema.name.partition("::")[2].rstrip("_")
-    tensors = [leaf for leaf in leaves(arguments) if isinstance(leaf, TensorArgument)]
-    if name in _INTEGRAL:
-        _refuse(op, tensors, lambda dtype: dtype.is_floating_point or dtype.is_complex, "integers or bools",
-                "Bits of floats have no such meaning.", "Use .to(torch.int32), or .view(torch.int32) for the bits themselves.")
-    elif name == "masked_fill":
-        _refuse(op, tensors[1:2], lambda dtype: dtype != torch.bool, "a mask of bools", "A mask selects.", "Use mask.bool().")
-    elif name in _SAME_DTYPE and not op._schema.overload_name == "dtype":
-        _refuse(op, tensors[1:], lambda dtype: dtype != tensors[0].dtype, f"tensors of the same dtype, {tensors[0].dtype}",
-                "The product of two dtypes is not defined.", "Convert one of them with .to().")
-    elif name in ("max", "min") and not op._schema.overload_name and 0 in tensors[0].sizes:
-        raise RuntimeError(
-            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
-            "argument.")
-    elif name in ("_softmax", "_log_softmax"):
-        ndim = max(len(tensors[0].sizes), 1)
-        if not -ndim <= arguments[1] < ndim:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {arguments[1]})")
-    for argument, value in zip(op._schema.arguments, arguments, strict=True):
-        if argument.name in _INDEX_NAMES and isinstance(value, TensorArgument):
-            _refuse(op, [value], lambda dtype: dtype.is_floating_point or dtype.is_complex, "integers as indices",
-                    "Places are whole numbers.", "Use .long().")
-
-
-def _refuse(op: torch._ops.OpOverload, tensors: list[TensorArgument], wrong: Callable[[torch.dtype], bool], expected: str, why: str,
-            fix: str) -> None:
-    for tensor in tensors:
-        if wrong(tensor.dtype):
-            raise UnsupportedDtypeError(op=key_of(op), expected=expected, got=str(tensor.dtype), why=why, fix=fix)
 
 
 def corrected(op: torch._ops.OpOverload, arguments: list[Any], fakes: list[Any], result: Any) -> Any:

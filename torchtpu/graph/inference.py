@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torchtpu.graph import corrections
+from torchtpu.graph import corrections, refusals
 from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, leaves, map_leaves
 from torchtpu.graph.overloads import key_of
 from torchtpu.graph.own_inference import INFERENCE
@@ -99,7 +99,7 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
                 if argument.kwarg_only and (fake is not None or not argument.has_default_value())
             }
             result = INFERENCE.get(key_of(op), op)(*positional, **keywords)
-            corrections.check(op, arguments)
+            refusals.check(op, arguments)
             result = corrections.corrected(op, arguments, fakes, result)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
         raise NotInferable(str(error), dynamic=True) from error
