@@ -64,6 +64,8 @@ struct Restore {
 };
 constexpr uint32_t kNoInput = UINT32_MAX;
 
+struct Issuer;
+
 class Program {
  public:
   explicit Program(c10::DeviceIndex device);
@@ -81,8 +83,9 @@ class Program {
 
   uint64_t serial;
   c10::DeviceIndex device;
-  bool abstract = false; // some nodes have no value: those can be compiled, not run
-  bool fills = false;    // holds only fills, see Recorder
+  bool abstract = false;    // some nodes have no value: those can be compiled, not run
+  bool fills = false;       // holds only fills, see Recorder
+  Issuer* issuer = nullptr; // who records; may be gone
   std::vector<Node> nodes;
   std::vector<Ref> refs;
   std::vector<Value> values;

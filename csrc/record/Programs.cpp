@@ -83,14 +83,31 @@ std::unique_ptr<Program>* slot_of(Program* program) { // under recorder_lock()
   return nullptr;
 }
 
+// Under the lock: where fresh optimizer state could not be made, what the step recorded so far must not run either.
+std::unique_ptr<Program> abandon_step(const Program& failed) {
+  if (!failed.fills || issuers().count(failed.issuer) == 0) {
+    return nullptr;
+  }
+  std::unique_ptr<Program> step = std::move(failed.issuer->slots[failed.device].main);
+  if (step != nullptr) {
+    auto error = std::make_shared<const std::string>("the optimizer state that it needs could not be made");
+    step->fail(error, std::vector<bool>(step->inputs.size(), false));
+  }
+  return step;
+}
+
 // Runs a program that nobody records into any more.
 void run_program(std::unique_ptr<Program> program, const char* reason, bool keep_roots) {
   try {
     lowering().run(*program, reason, keep_roots);
   } catch (...) {
-    std::lock_guard<std::mutex> guard(recorder_lock());
-    program->running = false;
-    program_done.notify_all();
+    std::unique_ptr<Program> half_step; // released without the lock
+    {
+      std::lock_guard<std::mutex> guard(recorder_lock());
+      program->running = false;
+      program_done.notify_all();
+      half_step = abandon_step(*program);
+    }
     throw;
   }
   {

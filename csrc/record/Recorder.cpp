@@ -171,6 +171,7 @@ class Recording {
       if (slot == nullptr) {
         slot = std::make_unique<Program>(call.device);
         slot->fills = fill;
+        slot->issuer = &issuer;
       }
       obstacle = scan(call, slot.get());
       if (obstacle.poison != nullptr) {

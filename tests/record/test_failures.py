@@ -259,3 +259,26 @@ def test_dropped_poison_frees_its_memory(broken):
         x.cpu()
     del x
     assert _C.memory_stats(0)["num_live"] == live
+
+
+def test_optimizer_state_that_cannot_be_made_leaves_parameters_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = executables._compile
+
+    def refuse_fills(program: Any, device: Any) -> Any:
+        if program.fills:
+            raise CompileError(num_nodes=len(program.nodes), why="no room for state")
+        return original(program, device)
+
+    parameter = nn.Parameter(torch.ones(3, device="tpu"))
+    optimizer = torch.optim.AdamW([parameter], lr=0.1, weight_decay=0.5)
+    (parameter * parameter).sum().backward()
+    torch.tpu.synchronize()
+    with monkeypatch.context() as patch:
+        patch.setattr(executables, "_compile", refuse_fills)
+        patch.setattr(executables, "_load", lambda program, device: None)
+        with pytest.raises(CompileError, match="no room for state"):
+            optimizer.step()
+    assert parameter.tolist() == [1, 1, 1]  # not decayed by half a step
+    fresh = torch.optim.AdamW([parameter], lr=0.1, weight_decay=0.5)
+    fresh.step()
+    assert parameter.tolist() == pytest.approx([0.85] * 3)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchtpu.graph import promotion
-from torchtpu.graph.arguments import HostScalar, TensorArgument, leaves, map_leaves
+from torchtpu.graph.arguments import HostScalar, leaves, map_leaves
 from torchtpu.graph.overloads import key_of
 
 # Tagged elementwise, but with an order of operands of their own: fakes know their strides.

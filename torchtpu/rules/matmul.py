@@ -19,6 +19,9 @@ _BATCHED = (((2,), (1,)), ((0,), (0,)))
 
 def _dot(ctx: RuleContext, left: Array, right: Array, dimensions: Any) -> Array:
     """A product in its accumulation dtype."""
+    if dimensions is _BATCHED and left.shape[0] == 1:
+        # Not only simpler: XLA drops such a batch late, and its CPU cannot run the product of 16-bit floats that is left.
+        return _dot(ctx, left[0], right[0], _MATMUL)[None]
     return lax.dot_general(
         left, right, dimensions, precision=ctx.matmul_precision, preferred_element_type=ctx.accum(left.dtype)
     )
