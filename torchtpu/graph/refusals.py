@@ -27,7 +27,7 @@ def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
         RuntimeError: the extreme of nothing, shapes that do not belong together.
         IndexError: a dimension that does not exist.
     """
-    named = {a.name: value for a, value in zip(op._schema.arguments, arguments, strict=True)}
+    named = {a.name: value for a, value in zip(op._schema.arguments, arguments, strict=True) if not a.is_out}
     for name in _INDEX_NAMES:
         if isinstance(named.get(name), TensorArgument):
             _refuse(op, [named[name]], _is_inexact, "integers as indices", "Places are whole numbers.", "Use .long().")
@@ -72,8 +72,8 @@ def _same_dtype(op: torch._ops.OpOverload, named: Named) -> None:
 def _extreme(op: torch._ops.OpOverload, named: Named) -> None:
     if not op._schema.overload_name.replace("unary_out", "") and 0 in named["self"].sizes:
         raise RuntimeError(
-            f"{key_of(op)}: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
-            "argument.")
+            f"{key_of(op)}: Expected reduction dim to be specified for input.numel() == 0. "
+            "Specify the reduction dim with the 'dim' argument.")
 
 
 def _dim(op: torch._ops.OpOverload, named: Named) -> None:
@@ -94,7 +94,8 @@ def _index_add(op: torch._ops.OpOverload, named: Named) -> None:
 
 def _multinomial(op: torch._ops.OpOverload, named: Named) -> None:
     weights, count = named["self"], named["num_samples"]
-    _refuse(op, [weights], lambda dtype: not dtype.is_floating_point, "floats as weights", "They are probabilities.", "Use .float().")
+    _refuse(
+        op, [weights], lambda dtype: not dtype.is_floating_point, "floats as weights", "They are probabilities.", "Use .float().")
     if count <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not weights.sizes or len(weights.sizes) > 2:
@@ -118,7 +119,8 @@ _CHECKS: dict[str, Check] = {
         "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "gcd", "lcm",
     ), _integral),
     **dict.fromkeys((
-        "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "_addmm_activation", "convolution", "complex", "polar",
+        "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "_addmm_activation", "convolution", "complex",
+        "polar",
     ), _same_dtype),
     **dict.fromkeys(("masked_fill", "masked_scatter"), _masked),
     **dict.fromkeys(("max", "min"), _extreme),

@@ -11,7 +11,9 @@ from tests.ops.row import BOOL, F32, FLOATS, I32, I64, NUMBERS, U8, Make, Row, S
 MIXED = (torch.int64, torch.int32, torch.bfloat16, torch.float64)
 
 
-def two(low: float = -2, high: float = 2, mixed: bool = True, least: float | None = None, numbers: bool = False, special: bool = True) -> Samples:
+def two(
+    low: float = -2, high: float = 2, mixed: bool = True, least: float | None = None, numbers: bool = False, special: bool = True,
+) -> Samples:
     """Two tensors: alike, broadcast, 0-dim, empty; ``mixed``: of other dtypes; ``numbers``: Python's in place of the second.
 
     ``least``: the second is at least this, of integers at least one.
