@@ -45,7 +45,7 @@ test-all: setup  ## every test
 
 test-op: setup  ## all samples, dtypes and gradients of one operator: OP=aten::addmm
 	@test -n "$(OP)" || { echo "say which operator: make test-op OP=aten::addmm" >&2; exit 2; }
-	$(PY) -m pytest tests/ops -k "$(OP)"
+	$(PY) -m pytest tests/ops --op "$(OP)"
 
 lint: setup  ## ruff, pyright, clang-format and the house rules in lint/
 	@status=0; set -x; \

@@ -35,12 +35,11 @@ class Example:
     title: str
     min_accuracy: float | None = None
     max_loss_ratio: float | None = None
-    has_jax: bool = True
 
 
 EXAMPLES = (
     Example("digits_cnn", "CNN, digits", min_accuracy=0.97),
-    Example("digits_vit", "ViT, digits", min_accuracy=0.95, has_jax=False),
+    Example("digits_vit", "ViT, digits", min_accuracy=0.95),
     Example("gpt_text", "GPT, English", max_loss_ratio=1.01),
 )
 
@@ -54,7 +53,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console, started = Console(), time.perf_counter()
     chosen = [e for e in EXAMPLES if arguments.only in (None, e.name)]
-    runs = [(e, kind) for e in chosen for kind in ("cpu", "tpu", *(["jax"] if e.has_jax else []))]
+    runs = [(e, kind) for e in chosen for kind in ("cpu", "tpu", "jax")]
     results: dict[str, dict[str, Any]] = {e.name: {} for e in chosen}
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:

@@ -22,7 +22,7 @@ import numpy as np
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 _QUICK_WINDOWS = 3
-_JAX_WINDOWS = 8
+_JAX_WINDOWS = 4
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def run_torch(module: Any, device: str, quick: bool) -> dict[str, Any]:
 
 def run_jax(module: Any, kind: str, quick: bool) -> dict[str, Any]:
     """Median time of the hand-written step over windows as long as the example's, on the example's own batches."""
-    step, state, batches = {"gpt_text": _jax_gpt, "digits_cnn": _jax_cnn}[module.__name__](module)
+    step, state, batches = {"gpt_text": _jax_gpt, "digits_cnn": _jax_cnn, "digits_vit": _jax_vit}[module.__name__](module)
     rate = np.float32(1e-3)
     windows, count = [], _QUICK_WINDOWS if quick else _JAX_WINDOWS
     for window in range(count):
@@ -137,6 +137,17 @@ def _jax_cnn(module: Any) -> tuple[Callable[..., Any], Any, Iterator[Any]]:
 
     step, state = cnn_training(clip=5.0)
     return step, state, batches()
+
+
+def _jax_vit(module: Any) -> tuple[Callable[..., Any], Any, Iterator[Any]]:
+    import torch
+
+    from benchmarks.jax_models import vit_training
+
+    images, labels, _, _ = module.load_data()
+    data = module.batches(images, labels, torch.Generator().manual_seed(0))
+    step, state = vit_training(clip=1.0, batch=module.BATCH, patch=module.PATCH)
+    return step, state, ((images.squeeze(1).numpy(), labels.numpy().astype(np.int32)) for images, labels in data)
 
 
 def _say(message: dict[str, Any]) -> None:

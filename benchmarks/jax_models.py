@@ -39,21 +39,9 @@ def gpt_parameters(shape: GPTShape) -> Tree:
     def normal(size: tuple[int, ...], number: int) -> jax.Array:
         return 0.02 * jax.random.normal(jax.random.fold_in(key, number), size, jnp.float32)
 
-    def norm() -> tuple[jax.Array, jax.Array]:
-        return jnp.ones(width), jnp.zeros(width)
-
-    def linear(inputs: int, outputs: int, number: int) -> tuple[jax.Array, jax.Array]:
-        return normal((inputs, outputs), number), jnp.zeros(outputs)
-
-    blocks = [
-        {
-            "norm1": norm(), "qkv": linear(width, 3 * width, 10 * i + 2), "out": linear(width, width, 10 * i + 3),
-            "norm2": norm(), "up": linear(width, 4 * width, 10 * i + 4), "down": linear(4 * width, width, 10 * i + 5),
-        }
-        for i in range(shape.layers)
-    ]
+    blocks = [_block_parameters(width, jax.random.fold_in(key, 2 + i)) for i in range(shape.layers)]
     return {"tokens": normal((shape.vocab, width), 0), "positions": normal((shape.seq, width), 1),
-            "norm": norm(), "blocks": blocks}
+            "norm": _norm_parameters(width), "blocks": blocks}
 
 
 def gpt_logits(p: Tree, ids_BT: jax.Array, heads: int) -> jax.Array:
@@ -63,13 +51,7 @@ def gpt_logits(p: Tree, ids_BT: jax.Array, heads: int) -> jax.Array:
     causal_TT = jnp.tril(jnp.ones((T, T), bool))
     x = (p["tokens"][ids_BT] + p["positions"][None, :T]).reshape(B * T, width)
     for block in p["blocks"]:
-        h = _linear(_layer_norm(x, block["norm1"]), block["qkv"])
-        q, k, v = (t.reshape(B, T, heads, -1).transpose(0, 2, 1, 3) for t in jnp.split(h, 3, -1))
-        scores = (q @ k.swapaxes(-1, -2)) / (width // heads) ** 0.5
-        weights = jax.nn.softmax(jnp.where(causal_TT, scores, -1e30), -1)
-        x = x + _linear((weights @ v).transpose(0, 2, 1, 3).reshape(B * T, width), block["out"])
-        h = jax.nn.gelu(_linear(_layer_norm(x, block["norm2"]), block["up"]), approximate=True)
-        x = x + _linear(h, block["down"])
+        x = _block(x, block, (B, T, heads), causal_TT, gelu_tanh=True)
     return (_layer_norm(x, p["norm"]) @ p["tokens"].T).reshape(B, T, -1)
 
 
@@ -94,6 +76,43 @@ def gpt_training(shape: GPTShape, *, clip: float | None = None, separate_targets
 
     p = gpt_parameters(shape)
     state = (p, jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p), jnp.float32(0))
+    return jax.jit(step, donate_argnums=0), state
+
+
+def vit_training(
+    clip: float, *, batch: int = 64, width: int = 64, heads: int = 4, layers: int = 2, patch: int = 2, dropout: float = 0.1,
+) -> tuple[Step, Tree]:
+    """The model of ``examples/digits_vit.py``: ``step(state, images, labels, rate)``, images [B, 8, 8], AdamW."""
+    key = jax.random.key(0)
+    tokens = 1 + (8 // patch) ** 2
+    p = {
+        "patches": _linear_parameters(patch * patch, width, jax.random.fold_in(key, 0)), "cls": jnp.zeros((1, 1, width)),
+        "positions": 0.02 * jax.random.normal(jax.random.fold_in(key, 1), (1, tokens, width)),
+        "blocks": [_block_parameters(width, jax.random.fold_in(key, 2 + i)) for i in range(layers)],
+        "norm": _norm_parameters(width), "head": _linear_parameters(width, 10, jax.random.fold_in(key, 9)),
+    }
+
+    def dropped(x: jax.Array, key: jax.Array) -> jax.Array:
+        return jnp.where(jax.random.bernoulli(key, 1 - dropout, x.shape), x / (1 - dropout), 0)
+
+    def loss_of(p: Tree, images: jax.Array, labels: jax.Array, key: jax.Array) -> jax.Array:
+        side = 8 // patch
+        pieces = images.reshape(batch, side, patch, side, patch).transpose(0, 1, 3, 2, 4).reshape(batch, side * side, -1)
+        x = jnp.concatenate([jnp.broadcast_to(p["cls"], (batch, 1, width)), _linear(pieces, p["patches"])], 1)
+        x = (x + p["positions"]).reshape(batch * tokens, width)
+        for number, block in enumerate(p["blocks"]):
+            keys = jax.random.split(jax.random.fold_in(key, number))
+            x = _block(x, block, (batch, tokens, heads), None, gelu_tanh=False, drop=lambda x, i, k=keys: dropped(x, k[i]))
+        x = x.reshape(batch, tokens, width)[:, 0]
+        return _cross_entropy(_linear(_layer_norm(x, p["norm"]), p["head"]), labels, smoothing=0.1)
+
+    def step(state: Tree, images: jax.Array, labels: jax.Array, rate: jax.Array) -> tuple[Tree, jax.Array]:
+        p, m, v, n, key = state
+        key, draw = jax.random.split(key)
+        loss, g = jax.value_and_grad(loss_of)(p, images, labels, draw)
+        return (*_adamw(p, m, v, n, _clipped(g, clip), rate), key), loss
+
+    state = (p, jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p), jnp.float32(0), jax.random.key(1))
     return jax.jit(step, donate_argnums=0), state
 
 
@@ -130,6 +149,37 @@ def cnn_training(clip: float) -> tuple[Step, Tree]:
     return jax.jit(step, donate_argnums=0), (p, jax.tree.map(jnp.zeros_like, p), running)
 
 
+def _norm_parameters(width: int) -> tuple[jax.Array, jax.Array]:
+    return jnp.ones(width), jnp.zeros(width)
+
+
+def _linear_parameters(inputs: int, outputs: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return 0.02 * jax.random.normal(key, (inputs, outputs), jnp.float32), jnp.zeros(outputs)
+
+
+def _block_parameters(width: int, key: jax.Array) -> Tree:
+    sizes = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
+    keys = jax.random.split(key, len(sizes))
+    linears = {name: _linear_parameters(*size, key) for (name, size), key in zip(sizes.items(), keys, strict=True)}
+    return {"norm1": _norm_parameters(width), "norm2": _norm_parameters(width), **linears}
+
+
+def _block(
+    x: jax.Array, p: Tree, sizes: tuple[int, int, int], mask_TT: jax.Array | None, *, gelu_tanh: bool,
+    drop: Callable[[jax.Array, int], jax.Array] = lambda x, place: x,
+) -> jax.Array:
+    """A pre-norm transformer block over x [B * T, D]; ``sizes`` is (B, T, H); ``drop`` is dropout, by its place in the block."""
+    B, T, heads = sizes
+    width = x.shape[-1]
+    h = _linear(_layer_norm(x, p["norm1"]), p["qkv"])
+    q, k, v = (t.reshape(B, T, heads, -1).transpose(0, 2, 1, 3) for t in jnp.split(h, 3, -1))
+    scores = (q @ k.swapaxes(-1, -2)) / (width // heads) ** 0.5
+    weights = jax.nn.softmax(scores if mask_TT is None else jnp.where(mask_TT, scores, -1e30), -1)
+    x = x + drop(_linear((weights @ v).transpose(0, 2, 1, 3).reshape(B * T, width), p["out"]), 0)
+    h = jax.nn.gelu(_linear(_layer_norm(x, p["norm2"]), p["up"]), approximate=gelu_tanh)
+    return x + drop(_linear(h, p["down"]), 1)
+
+
 def _linear(x: jax.Array, wb: tuple[jax.Array, jax.Array]) -> jax.Array:
     return x @ wb[0] + wb[1]
 
@@ -161,7 +211,7 @@ def _clipped(g: Tree, limit: float | None) -> Tree:
 
 
 def _adamw(p: Tree, m: Tree, v: Tree, n: jax.Array, g: Tree, rate: Any) -> Tree:
-    """One AdamW update with PyTorch's default coefficients and weight decay 0.01."""
+    """One AdamW update with PyTorch's default coefficients and weight decay 0.01 (its value changes no time)."""
     n = n + 1
     m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
     v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 BATCH = 64
-EPOCHS = 12
+EPOCHS = 10
 READ_EVERY = 11  # steps between two looks at the loss: each look waits for the device
 
 

@@ -18,7 +18,7 @@ from torch import nn
 
 PATCH = 2
 BATCH = 64
-STEPS = 600
+STEPS = 500
 NOISE = 0.2
 READ_EVERY = 20  # steps between two looks at the loss: each look waits for the device
 
@@ -57,7 +57,7 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    def __init__(self, width=64, depth=3, heads=4, dropout=0.1):
+    def __init__(self, width=64, depth=2, heads=4, dropout=0.1):
         super().__init__()
         self.patches = nn.Conv2d(1, width, PATCH, stride=PATCH)
         self.cls = nn.Parameter(torch.zeros(1, 1, width))
@@ -76,7 +76,7 @@ def train(device, steps=STEPS, log=print):
     images, labels, test_images, test_labels = load_data()
     data = batches(images, labels, torch.Generator().manual_seed(0))
     model = ViT().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
     windows, start = [], time.perf_counter()

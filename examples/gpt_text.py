@@ -1,6 +1,6 @@
 """A small GPT on real English: the 465 kB of help texts that Python ships in ``pydoc_data.topics``.
 
-    python examples/gpt_text.py --device tpu --steps 300
+    python examples/gpt_text.py --device tpu --steps 200
 
 Tokens are the commonest words of the text; other words are spelt out. The last tenth of the text is held out. Seed 0.
 It ends by printing the held-out loss and a sample of what it writes.
@@ -21,8 +21,8 @@ from torch import nn
 
 LAYERS, WIDTH, HEADS, CONTEXT = 4, 128, 4, 64
 VOCABULARY = 2048
-BATCH = 16
-STEPS = 400
+BATCH = 12
+STEPS = 200
 READ_EVERY = 20  # steps between two looks at the loss: each look waits for the device
 LEARNING_RATE = 1e-3
 CLIP = 1.0

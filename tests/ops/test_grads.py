@@ -46,7 +46,7 @@ def detached(sample: Sample) -> Sample:
 
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=lambda row: row.key)
 def test_grads(row: Row) -> None:
-    dtype = next(d for d in row.dtypes if d.is_floating_point)
+    dtype = next(d for d in row.dtypes if d.is_floating_point or d.is_complex)
     pending = []
     for place, sample in enumerate(row.samples(Make(dtype))):
         if not tensors((sample.args, sample.kwargs)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -141,7 +141,7 @@ def _with_draw(context: RuleContext, words: jax.Array) -> RuleContext:
         key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
         return jax.random.fold_in(jax.random.fold_in(key, words[2]), words[3])
 
-    return RuleContext(context.op, context.outputs, context.common_dtype, context.matmul_precision, draw)
+    return replace(context, draw=draw)
 
 
 def _read(base: jax.Array, tensor: TensorArgument) -> jax.Array:

@@ -14,7 +14,7 @@ from torchtpu.errors import UnsupportedDtypeError
 from torchtpu.graph.arguments import HostScalar, TensorArgument, leaves
 from torchtpu.graph.overloads import key_of
 
-Named = dict[str, Any]  # parsed arguments by name
+Named = dict[str, Any]  # parsed arguments by name, without those that are only written
 Check = Callable[[torch._ops.OpOverload, Named], None]
 _INDEX_NAMES = ("index", "indices")
 
@@ -41,7 +41,7 @@ def _is_inexact(dtype: torch.dtype) -> bool:
 
 
 def _tensors(named: Named) -> list[TensorArgument]:
-    return [leaf for name, value in named.items() if name != "out" for leaf in leaves([value]) if isinstance(leaf, TensorArgument)]
+    return [leaf for leaf in leaves(named.values()) if isinstance(leaf, TensorArgument)]
 
 
 def _refuse(op: torch._ops.OpOverload, tensors: list[TensorArgument], wrong: Callable[[torch.dtype], bool], expected: str, why: str,

@@ -250,7 +250,8 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
         op=key_of(call.functional),
         outputs=tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in results),
         common_dtype=common_numpy,
-        matmul_precision=_PRECISIONS[torch.get_float32_matmul_precision()])
+        matmul_precision=_PRECISIONS[torch.get_float32_matmul_precision()],
+        row_major=tuple(_is_row_major(t) for t in leaves(arguments) if isinstance(t, TensorArgument)))
     slot_dtype = np.dtype(np.float64) if describe(key_of(call.op)).wide_numbers else opmath(common_numpy)
     num_slots = sum(isinstance(leaf, HostScalar | RunTimeNumber) for leaf in leaves(arguments))
     return Lowered(
@@ -301,6 +302,11 @@ def _for_rule(value: Any) -> Any:
 
 def _num_bytes(tensor: TensorArgument) -> int:
     return int(np.prod(tensor.sizes, dtype=np.int64)) * tensor.dtype.itemsize
+
+
+def _is_row_major(tensor: TensorArgument) -> bool:
+    dims = zip(tensor.sizes, tensor.strides, _row_major(tensor.sizes), strict=True)
+    return 0 in tensor.sizes or all(size == 1 or stride == expected for size, stride, expected in dims)
 
 
 def _row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -28,6 +28,8 @@ class RuleContext:
         common_dtype: PyTorch's type promotion over all tensor and number arguments.
         matmul_precision: what ``torch.set_float32_matmul_precision`` asks for.
         draw: for random operators, makes the JAX key of this draw; None for all others.
+        row_major: of every tensor argument, whether it is contiguous; empty if that is not known. Values do not depend on
+            it, but PyTorch's gradient formulas for factorisations do.
     """
 
     op: str
@@ -35,6 +37,7 @@ class RuleContext:
     common_dtype: np.dtype
     matmul_precision: jax.lax.Precision
     draw: Callable[[], jax.Array] | None = None
+    row_major: tuple[bool, ...] = ()
 
     @property
     def out_dtype(self) -> np.dtype:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import torch
 from jax.experimental import serialize_executable
 
@@ -196,6 +197,8 @@ def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
     if entry is None:
         return None
     header, payload = entry
+    if b"lapack_" in payload:
+        _prepare_lapack()
     num_arguments = len(program.leading_avals()) + len(program.used_inputs())
     inputs = jax.tree.structure((tuple(range(num_arguments)), {}))
     outputs = jax.tree.structure(list(range(len(program.outputs) + 1)))
@@ -206,6 +209,13 @@ def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
         warnings.warn(f"a cached program could not be loaded and is compiled again: {error}", stacklevel=2)
         return None
     return Executable(call, program.used_inputs(), header["memory"], program)
+
+
+def _prepare_lapack() -> None:
+    """Find LAPACK's functions, as JAX does while it lowers a factorisation for the CPU: without them, calling one is a crash."""
+    from jaxlib import lapack
+
+    lapack.prepare_lapack_call("getrf_ffi", np.float32)
 
 
 __all__ = ["Executable", "OutOfMemoryError", "build", "launch", "lowered"]

@@ -74,6 +74,11 @@ def with_alpha(t: Make) -> Iterator[Sample]:
     yield call(t(3, 4, dtype=torch.int32), 3, alpha=-1)
 
 
+def multiplied(t: Make) -> Iterator[Sample]:
+    yield from two(numbers=True)(t)
+    yield call(t.special(), torch.zeros(8, dtype=torch.bool))  # NaN times False is NaN: a mask is a number here
+
+
 def scalar_with_alpha(t: Make) -> Iterator[Sample]:
     yield from number(2, 1.5, -3)(t)
     yield call(t(3, 4), 2, 3)
@@ -141,7 +146,7 @@ ROWS: list[Row] = [
     *rows(["aten::sub.Tensor"], with_alpha, ARITHMETIC, grads=True, errors=unequal_shapes),
     *rows(["aten::rsub.Tensor"], two(), ARITHMETIC, grads=True, errors=unequal_shapes),
     *rows(["aten::add.Scalar", "aten::sub.Scalar", "aten::rsub.Scalar"], scalar_with_alpha, ARITHMETIC, grads=True),
-    *rows(["aten::mul.Tensor"], two(numbers=True), (F32, I64, BOOL), grads=True, errors=unequal_shapes),
+    *rows(["aten::mul.Tensor"], multiplied, (F32, I64, BOOL), grads=True, errors=unequal_shapes),
     *rows(["aten::mul.Scalar"], number(2, 1.5), ARITHMETIC, grads=True),
     *rows(["aten::div.Tensor"], two(0.5, 3, least=0.5, numbers=True), (F32, I64), grads=True, errors=unequal_shapes),
     *rows(["aten::div.Scalar"], number(2, 1.5), ARITHMETIC, grads=True),
