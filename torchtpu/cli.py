@@ -18,11 +18,14 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="commands:\n" + "\n".join(f"  {name:<10}{text}" for name, text in _COMMANDS.items()))
     parser.add_argument("--version", action="version", version=f"torchtpu {importlib.metadata.version('torchtpu')}")
     parser.add_argument("command", choices=_COMMANDS, metavar="command", help="one of those below; each takes --help")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
     parsed = parser.parse_args(arguments)
     from torchtpu.inspect import where  # loads torch and JAX: only when it is needed
 
-    return where.main(parsed.rest)
+    return where.main(parsed.arguments)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class UnsupportedVersionError(TorchTPUError):
     template = "torchtpu {ours} supports torch {supported}, found {found}. Install the matching one."
 
 
-class UnsupportedDtypeError(TorchTPUError, TypeError):
+class UnsupportedDtypeError(TorchTPUError, ValueError):  # not a TypeError, whose message `@`, `>` and their like throw away
     """A dtype that the operator, or the chip, does not take."""
 
     template = "{op}: expected {expected}, got {got}. {why} {fix}"

@@ -43,6 +43,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _device_count(text: str) -> int:
+    value = _positive(text)
+    if value > 127:  # PyTorch's device index is a signed byte
+        raise ValueError(text)
+    return value
+
+
 def _switch(text: str) -> bool:
     return {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}[text.lower()]
 
@@ -52,7 +59,7 @@ FLAGS: dict[str, Flag] = {
     for flag in (
         Flag("TORCHTPU_PLATFORM", _choice("tpu", "cuda", "cpu"), None, "tpu, cuda or cpu",
              "what the tpu device runs on; cpu and cuda emulate it"),
-        Flag("TORCHTPU_CPU_DEVICES", _positive, None, "a positive number",
+        Flag("TORCHTPU_CPU_DEVICES", _device_count, None, "a number from 1 to 127",
              "virtual devices of the cpu platform"),
         Flag("TORCHTPU_EAGER_MODE", _choice("fused", "strict", "debug"), "fused", "fused, strict or debug",
              "how eager operators run"),

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
 #include <c10/core/SafePyObject.h>
+#include <c10/util/Exception.h>
 
 #include <atomic>
 #include <cstdint>
@@ -48,12 +49,18 @@ class Host {
   virtual bool query_device(c10::DeviceIndex device) = 0;
 
   // Raises the error class `name` of torchtpu.errors. `fields` are "key=value" pairs separated by the unit separator.
-  [[noreturn]] virtual void raise(const char* name, const std::string& fields) = 0;
+  [[noreturn]] void raise(const char* name, const std::string& fields) {
+    throw_error(name, fields);
+    TORCH_INTERNAL_ASSERT(false, "no error was raised for ", name);
+  }
   // Raises PoisonedTensorError with the first error's text.
   [[noreturn]] void raise_poisoned(const std::string& first) { raise("PoisonedTensorError", "first=" + first); }
   // Wraps a pointer so that it can ride in PyTorch's thread-local state.
   virtual std::shared_ptr<c10::SafePyObject> make_token(void* pointer) = 0;
   virtual void* read_token(const c10::SafePyObject& token) = 0;
+
+ protected:
+  virtual void throw_error(const char* name, const std::string& fields) = 0;
 };
 
 // True in a child forked after JAX started: nothing may touch the device there.

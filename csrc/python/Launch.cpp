@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <complex>
+#include <cstring>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,6 +15,7 @@
 
 #include "csrc/device/Host.h"
 #include "csrc/device/MemoryStats.h"
+#include "csrc/python/DeferredInterrupt.h"
 #include "csrc/python/ProgramCache.h"
 #include "csrc/record/Lowering.h"
 
@@ -61,7 +63,15 @@ class Launch {
     choose_donations();
     std::shared_ptr<CompiledProgram> entry = find_or_compile(reason);
     program_cache().note_use(*entry);
-    commit(call(*entry));
+    const py::list args = arguments(*entry);
+    MemoryStats::of(program_.device).note_transient(entry->transient_bytes);
+    py::list results;
+    {
+      const DeferredInterrupt deferred;
+      results = call_bridge("launch", entry->executable, args, static_cast<int>(program_.device)).cast<py::list>();
+      commit(results);
+    }
+    call_bridge("launched", results, static_cast<int>(program_.device));
   }
 
   // Donated arrays that the failed launch consumed are lost.
@@ -167,9 +177,9 @@ class Launch {
     return true;
   }
 
+  // By their bits, as while recording: 0.0 and -0.0 are two numbers, and a NaN is one.
   static bool same(const c10::complex<double>& a, const c10::complex<double>& b) {
-    auto equal = [](double x, double y) { return x == y || (x != x && y != y); };
-    return equal(a.real(), b.real()) && equal(a.imag(), b.imag());
+    return std::memcmp(&a, &b, sizeof a) == 0;
   }
 
   std::array<size_t, kNumSlotClasses> num_slots() const {
@@ -262,7 +272,7 @@ class Launch {
     return entry;
   }
 
-  py::list call(const CompiledProgram& entry) {
+  py::list arguments(const CompiledProgram& entry) {
     py::list args;
     using Group = SlotClass;
     auto numbers = [&](Group group) -> const std::vector<c10::complex<double>>& {
@@ -302,12 +312,11 @@ class Launch {
         PyList_Append(args.ptr(), array);
       }
     }
-    MemoryStats::of(program_.device).note_transient(entry.transient_bytes);
-    return call_bridge("launch", entry.executable, args, static_cast<int>(program_.device)).cast<py::list>();
+    return args;
   }
 
-  void commit(py::list results) {
-    TORCH_INTERNAL_ASSERT(results.size() == outputs_.size());
+  void commit(const py::list& results) {
+    TORCH_INTERNAL_ASSERT(results.size() == outputs_.size() + 1); // the last is the token of the end
     std::lock_guard<std::mutex> guard(recorder_lock());
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Value& value = program_.values[outputs_[i]];
@@ -364,7 +373,8 @@ void launch(Program& program, const char* reason, bool keep_roots) {
     launch.run(reason);
   } catch (python_error& error) {
     py::object text = py::reinterpret_steal<py::object>(PyObject_Str(error.value));
-    launch.fail(text ? text.cast<std::string>() : "unknown error");
+    std::string why = text ? text.cast<std::string>() : "";
+    launch.fail(why.empty() ? Py_TYPE(error.value)->tp_name : why); // an interrupt has no text
     throw;
   } catch (const std::exception& error) {
     launch.fail(error.what());

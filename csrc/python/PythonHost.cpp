@@ -77,11 +77,6 @@ struct PythonHost final : public Host {
     py::gil_scoped_acquire gil;
     return call_bridge("query_device", static_cast<int>(device)).cast<bool>();
   }
-  [[noreturn]] void raise(const char* name, const std::string& fields) override {
-    py::gil_scoped_acquire gil;
-    call_bridge("raise_error", name, fields);
-    TORCH_INTERNAL_ASSERT(false, "raise_error returned for ", name);
-  }
   std::shared_ptr<c10::SafePyObject> make_token(void* pointer) override {
     py::gil_scoped_acquire gil;
     return std::make_shared<c10::SafePyObject>(PyLong_FromVoidPtr(pointer), getPyInterpreter());
@@ -89,6 +84,12 @@ struct PythonHost final : public Host {
   void* read_token(const c10::SafePyObject& token) override {
     py::gil_scoped_acquire gil;
     return PyLong_AsVoidPtr(token.ptr(getPyInterpreter()));
+  }
+
+ protected:
+  void throw_error(const char* name, const std::string& fields) override {
+    py::gil_scoped_acquire gil;
+    call_bridge("raise_error", name, fields);
   }
 };
 

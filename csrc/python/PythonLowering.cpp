@@ -250,11 +250,11 @@ struct PythonLowering final : public Lowering {
                     arrays, py::cast(numbers), static_cast<int>(device));
     torch::jit::drop(*stack, op->args.size());
     for (py::handle item : answer) {
-      auto output = item.cast<py::tuple>(); // dtype, shape, array
+      auto output = item.cast<py::tuple>(); // dtype, shape in memory, array, sizes, strides
       const Desc* desc = intern_desc(scalar_type(output[0]), to_sizes(output[1]));
       auto* buffer = new TpuBuffer(desc->num_bytes, device);
       buffer->set_array(desc, Array(output[2].cast<py::object>().release().ptr(), desc->num_bytes, device));
-      stack->push_back(make_contiguous_tensor(buffer, desc->dtype, desc->shape));
+      stack->push_back(make_tensor(buffer, desc->dtype, to_sizes(output[3]), to_sizes(output[4])));
     }
   }
 

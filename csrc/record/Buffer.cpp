@@ -50,32 +50,30 @@ uint64_t newest_buffer_serial() {
 TpuBuffer::TpuBuffer(int64_t num_bytes, c10::DeviceIndex device)
     : device(device), num_bytes(num_bytes), serial(next_serial.fetch_add(1, std::memory_order_relaxed)) {}
 
-void TpuBuffer::set_array(const Desc* fresh_desc, Array fresh) {
+// A program that is being recorded may have read the value before: it must not take the new one for its input.
+void TpuBuffer::replace(State fresh_state, const Desc* fresh_desc, Array fresh) {
+  state = fresh_state;
   desc = fresh_desc;
   array = std::move(fresh);
-  state = State::kArray;
   program = nullptr;
+  input_of = 0;
+}
+
+void TpuBuffer::set_array(const Desc* fresh_desc, Array fresh) {
+  replace(State::kArray, fresh_desc, std::move(fresh));
 }
 
 void TpuBuffer::set_abstract(const Desc* fresh_desc) {
-  desc = fresh_desc;
-  array = Array();
-  state = State::kAbstract;
-  program = nullptr;
+  replace(State::kAbstract, fresh_desc, Array());
 }
 
 void TpuBuffer::set_empty() {
-  desc = nullptr;
-  array = Array();
-  state = State::kEmpty;
-  program = nullptr;
+  replace(State::kEmpty, nullptr, Array());
 }
 
 void TpuBuffer::set_poisoned(std::shared_ptr<const std::string> first_error) {
-  array = Array();
-  state = State::kPoisoned;
+  replace(State::kPoisoned, desc, Array());
   error = std::move(first_error);
-  program = nullptr;
 }
 
 void delete_buffer(void* buffer) {

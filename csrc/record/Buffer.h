@@ -77,6 +77,9 @@ struct TpuBuffer {
   uint32_t visit_index = 0;
 
   std::shared_ptr<const std::string> error; // of a poisoned buffer: the first error
+
+ private:
+  void replace(State fresh_state, const Desc* fresh_desc, Array fresh);
 };
 
 uint64_t newest_buffer_serial();

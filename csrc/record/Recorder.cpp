@@ -94,6 +94,24 @@ void push_results(torch::jit::Stack* stack, const Call& call, const Signature& s
   }
 }
 
+// Operators on lists return nothing, and autograd marks only what is returned as changed. On the CPU each tensor of a
+// list is written by an operator of its own; fused optimizers are not seen there either.
+void bump_versions(const Call& call) {
+  if (call.op->name.rfind("aten::_foreach_", 0) != 0) {
+    return;
+  }
+  for (size_t index = 0; index < call.op->args.size(); ++index) {
+    if (!call.op->args[index].written) {
+      continue;
+    }
+    for (const c10::IValue& item : call.arg(index).toListRef()) {
+      if (!item.toTensor().is_inference()) {
+        item.toTensor().unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+}
+
 void resize_outs(const Call& call, const Signature& signature) {
   for (const Resize& resize : signature.resizes) {
     const at::Tensor& out = call.arg(resize.arg).toTensor();
@@ -143,6 +161,9 @@ class Recording {
     if (signature->kind == Signature::kDynamic) {
       lowering().run_dynamic(call, *signature);
       return;
+    }
+    if (signature->returns.empty()) {
+      bump_versions(call);
     }
     push_results(call.stack, call, *signature, scratch_->fresh);
     if (backward && is_accumulating(*call.op)) {

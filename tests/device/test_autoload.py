@@ -95,8 +95,9 @@ def test_asking_for_a_platform_needs_no_warning(fresh):
 
 WRONG_SETTINGS = [
     ("TORCHTPU_PLATFORM", "gpu", "TORCHTPU_PLATFORM='gpu': expected tpu, cuda or cpu"),
-    ("TORCHTPU_CPU_DEVICES", "many", "TORCHTPU_CPU_DEVICES='many': expected a positive number"),
-    ("TORCHTPU_CPU_DEVICES", "0", "TORCHTPU_CPU_DEVICES='0': expected a positive number"),
+    ("TORCHTPU_CPU_DEVICES", "many", "TORCHTPU_CPU_DEVICES='many': expected a number from 1 to 127"),
+    ("TORCHTPU_CPU_DEVICES", "0", "TORCHTPU_CPU_DEVICES='0': expected a number from 1 to 127"),
+    ("TORCHTPU_CPU_DEVICES", "3000", "TORCHTPU_CPU_DEVICES='3000': expected a number from 1 to 127"),
     ("TORCHTPU_EAGER_MODE", "lazy", "TORCHTPU_EAGER_MODE='lazy': expected fused, strict or debug"),
     ("TORCHTPU_CACHE_MAX_BYTES", "4GB", "TORCHTPU_CACHE_MAX_BYTES='4GB': expected a positive number of bytes"),
     ("TORCHTPU_PLATFROM", "cpu", "TORCHTPU_PLATFROM='cpu': expected a known variable (TORCHTPU_PLATFORM?)"),

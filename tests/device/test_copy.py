@@ -151,6 +151,16 @@ def test_uploads_replace_what_recorded_work_has_read():
     assert y.tolist() == [2, 2, 2] and x.tolist() == [8, 9, 7]
 
 
+def test_a_buffer_refilled_from_the_host_is_read_anew():
+    x, sums = torch.zeros(3, device="tpu"), []
+    for k in range(1, 4):
+        x.copy_(torch.full((3,), float(k)))
+        sums.append(x.sum())
+        x.add_(1)
+        sums.append(x.sum())
+    assert [s.item() for s in sums] == [3, 6, 6, 9, 9, 12]
+
+
 def test_gradients_pass_through_copies():
     x = torch.ones(3, requires_grad=True)
     y = torch.zeros(3, device="tpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 
 def test_loader_workers_beside_a_used_device(fresh):
     done = fresh("""
@@ -78,6 +80,18 @@ def test_a_child_forked_before_the_first_use_may_use_it(fresh):
     assert done.stdout == "3\n3\n"
 
 
+def test_workers_of_a_loader_give_no_warning_of_jax(fresh):
+    done = fresh("""
+        import torch
+        from torch.utils.data import DataLoader
+        total = torch.zeros(2, device="tpu")
+        for x in DataLoader(torch.ones(8, 2), batch_size=4, num_workers=2):
+            total += x.to("tpu").sum(0)
+        print(total.tolist())
+    """, quiet=False)
+    assert done.stdout == "[8.0, 8.0]\n" and "JAX" not in done.stderr
+
+
 def test_spawned_children(fresh, tmp_path):
     (tmp_path / "job.py").write_text(
         "import torch\n\n\ndef job(x):\n    return (x.to('tpu') * 2).cpu()\n")
@@ -90,3 +104,29 @@ def test_spawned_children(fresh, tmp_path):
                 print(pool.apply(job, (torch.ones(2),)).tolist())
     """)
     assert done.stdout == "[2.0, 2.0]\n"
+
+
+def test_tensors_through_a_queue(fresh, tmp_path):
+    (tmp_path / "job.py").write_text(textwrap.dedent("""
+        import torch
+
+        def job(inputs, outputs):
+            parameter, x = inputs.get()
+            assert type(parameter) is torch.nn.Parameter and parameter.requires_grad
+            (parameter * x).sum().backward()
+            outputs.put(parameter.grad)
+    """))
+    done = fresh("""
+        import torch, torch.multiprocessing as mp
+        from job import job
+        if __name__ == "__main__":
+            context = mp.get_context("spawn")
+            inputs, outputs = context.Queue(), context.Queue()
+            process = context.Process(target=job, args=(inputs, outputs))
+            process.start()
+            inputs.put((torch.nn.Parameter(torch.ones(2, device="tpu")), torch.arange(2.0, device="tpu")))
+            grad = outputs.get(timeout=100)
+            print(grad.device, grad.tolist())
+            process.join()
+    """)
+    assert done.stdout == "tpu:0 [0.0, 1.0]\n"

@@ -142,3 +142,7 @@ def test_bookkeeping():
     version = x._version
     x.view(-1).add_(1)
     assert x._version == version + 1
+
+
+def test_places_of_nonzero_elements_lie_in_columns():
+    both(lambda device: [torch.tensor([[1, 0], [1, 1]], device=device).nonzero(), torch.ones(3, device=device).nonzero()])

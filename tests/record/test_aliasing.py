@@ -255,6 +255,17 @@ def test_a_write_to_overlapping_memory_is_refused_where_cpu_refuses(name):
     assert outcomes[0] == outcomes[1]
 
 
+def test_lists_of_tensors_that_share_elements_are_written_in_turn():
+    results = []
+    for device in ("cpu", "tpu"):
+        x, y = torch.arange(4.0, device=device), torch.ones(4, device=device)
+        torch._foreach_add_([x, x], 1)
+        torch._foreach_mul_([x[:3], x[1:]], 2)
+        torch._foreach_add_([x, y], [y, x])
+        results += [x.cpu(), y.cpu()]
+    assert torch.equal(results[0], results[2]) and torch.equal(results[1], results[3])
+
+
 def test_in_place_metadata_operators():
     x = torch.arange(6).to("tpu")
     y = x.view(2, 3)

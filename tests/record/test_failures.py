@@ -282,3 +282,41 @@ def test_optimizer_state_that_cannot_be_made_leaves_parameters_alone(monkeypatch
     fresh = torch.optim.AdamW([parameter], lr=0.1, weight_decay=0.5)
     fresh.step()
     assert parameter.tolist() == pytest.approx([0.85] * 3)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_at_a_launch_loses_nothing(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """Ctrl-C that comes when XLA has taken the parameters, and their successors are not in place yet."""
+    torch.manual_seed(0)
+    reference = nn.Linear(4, 2)
+    model = nn.Linear(4, 2).to("tpu")
+    model.load_state_dict(reference.state_dict())
+
+    def steps(model: nn.Module, number: int) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.ones(3, 4).to(model.weight.device)
+        for _ in range(number):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            loss.item()  # here the step runs
+
+    steps(model, 3)
+    original = executables.launch
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(executables, "launch", original)
+        if moment == "before":
+            signal.raise_signal(signal.SIGINT)
+        outputs = original(*arguments)
+        if moment == "after":
+            signal.raise_signal(signal.SIGINT)
+        return outputs
+
+    monkeypatch.setattr(executables, "launch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        steps(model, 1)
+    steps(model, 2)
+    steps(reference, 6)
+    torch.testing.assert_close(model.weight.detach().cpu(), reference.weight.detach())

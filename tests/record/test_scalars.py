@@ -168,3 +168,13 @@ def test_the_default_dtype_is_part_of_the_key(count):
     finally:
         torch.set_default_dtype(torch.float32)
     assert (x * 0.5).dtype == torch.float32
+
+
+def test_zeros_of_either_sign_are_two_numbers(count):
+    def reciprocals(one: float, other: float) -> list[float]:
+        x = torch.ones(2, device="tpu")
+        return torch.stack([1 / x.mul(one), 1 / x.mul(other)])[:, 0].tolist()
+
+    assert reciprocals(4.0, 2.0) == [0.25, 0.5]
+    assert reciprocals(4.0, 4.0) == [0.25, 0.25]
+    assert reciprocals(0.0, -0.0) == [float("inf"), float("-inf")]

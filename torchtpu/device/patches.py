@@ -10,6 +10,7 @@ def apply(torch: Any, bridge: Any) -> None:
     """Apply all of them."""
     _dlpack(torch)
     _printing()
+    _sending(torch)
     _hide_from_dynamo(torch, type(bridge))
 
 
@@ -63,6 +64,20 @@ def _printing() -> None:
         return original(self.cpu() if self.device.type == "tpu" else self, indent)
 
     _tensor_str._tensor_str = formatted
+
+
+def _sending(torch: Any) -> None:
+    """What goes to another process through a queue or a pipe goes as a copy: a device's memory cannot be shared."""
+    import pickle
+    from multiprocessing.reduction import ForkingPickler
+
+    from torch.multiprocessing import reductions
+
+    def reduce(tensor: Any) -> Any:
+        return (pickle.loads, (pickle.dumps(tensor),)) if tensor.device.type == "tpu" else reductions.reduce_tensor(tensor)
+
+    ForkingPickler.register(torch.Tensor, reduce)
+    ForkingPickler.register(torch.nn.Parameter, reduce)
 
 
 def _hide_from_dynamo(torch: Any, owner: type) -> None:

@@ -27,14 +27,16 @@ _ROW_MAJOR = frozenset({
     "aten::smooth_l1_loss_backward", "aten::_log_softmax_backward_data", "aten::isin.Tensor_Tensor", "aten::isin.Tensor_Scalar",
     "aten::isin.Scalar_Tensor", "aten::_standard_gamma", "aten::poisson", "aten::normal.Tensor_Tensor",
     "aten::normal.float_Tensor", "aten::normal.Tensor_float", "aten::native_layer_norm_backward", "aten::nll_loss2d_forward",
-    "aten::log_sigmoid_forward",
+    "aten::log_sigmoid_forward", "aten::_upsample_lanczos2d_aa_backward",
 })
-# The CPU asks for a memory format, and for nothing else, of the first argument.
+# The CPU asks for a memory format, and for nothing else, of the first argument, or of the one at another place.
 _SUGGESTED_FORMAT = frozenset({
     "aten::native_batch_norm", "aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit.no_stats",
     "aten::_native_batch_norm_legit_no_training", "aten::_native_batch_norm_legit", "aten::native_batch_norm_backward",
-    "aten::native_group_norm", "aten::native_group_norm_backward",
+    "aten::native_group_norm", "aten::native_group_norm_backward", "aten::max_unpool2d",
+    "aten::reflection_pad2d_backward", "aten::replication_pad2d_backward",
 })
+_ASKED_FOR_FORMAT = {"aten::reflection_pad2d_backward": 1, "aten::replication_pad2d_backward": 1}
 # 16-bit data with float32 parameters: the statistics are as wide as the parameters.
 _SAVES_STATISTICS = frozenset({
     "aten::native_batch_norm", "aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit.no_stats",
@@ -84,7 +86,7 @@ def _strides(op: torch._ops.OpOverload, key: str, fakes: list[Any], result: torc
         return tuple(torch._prims_common.make_contiguous_strides_for(result.shape))
     tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
     if key in _SUGGESTED_FORMAT and result.dim() == tensors[0].dim():
-        memory_format = torch._prims_common.suggest_memory_format(tensors[0])
+        memory_format = torch._prims_common.suggest_memory_format(tensors[_ASKED_FOR_FORMAT.get(key, 0)])
         return result.contiguous(memory_format=memory_format).stride()
     if key in _OWN_STRIDES or not (torch.Tag.pointwise in op.tags or key in _ELEMENTWISE):
         return result.stride()

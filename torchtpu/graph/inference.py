@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from torchtpu.graph import corrections, refusals
-from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, leaves, map_leaves
+from torchtpu.graph import corrections, overlaps, refusals
+from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, map_leaves
 from torchtpu.graph.overloads import key_of
 from torchtpu.graph.own_inference import INFERENCE
 
@@ -69,7 +69,6 @@ def unsupported() -> tuple[type[Exception], ...]:
         fake_tensor.UnsupportedOperatorException)
 
 
-_CHECKED_WRITES = frozenset({"copy_", "normal_", "uniform_"})
 _SAMPLES = {torch.bool: True, torch.int64: 1, torch.float64: 1.0, torch.complex128: 1j}
 
 
@@ -87,7 +86,8 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
     )
 
     schema = op._schema.arguments
-    _refuse_overlap(op, arguments)
+    overlaps.refuse(op, arguments)
+    refusals.check(op, arguments)
     try:
         with fake_mode(), torch.no_grad(), _quiet():
             fakes = [
@@ -99,30 +99,12 @@ def infer(op: torch._ops.OpOverload, arguments: list[Any]) -> Inferred:
                 if argument.kwarg_only and (fake is not None or not argument.has_default_value())
             }
             result = INFERENCE.get(key_of(op), op)(*positional, **keywords)
-            refusals.check(op, arguments)
             result = corrections.corrected(op, arguments, fakes, result)
     except (DynamicOutputShapeException, DataDependentOutputException) as error:
         raise NotInferable(str(error), dynamic=True) from error
     except (UnsupportedOperatorException, NotImplementedError) as error:
         raise NotInferable(str(error), dynamic=False) from error
     return Inferred(result, fakes)
-
-
-def _refuse_overlap(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
-    """What TensorIterator checks before it writes, but not for fakes: an expanded tensor would get several values an element.
-
-    Source: ``assert_no_internal_overlap`` (aten/src/ATen/MemoryOverlap.cpp), which also lets irregular strides pass.
-    """
-    name = op._schema.name.partition("::")[2]
-    if torch.Tag.pointwise not in op.tags and not name.startswith("_foreach_") and name not in _CHECKED_WRITES:
-        return
-    for argument, parsed in zip(op._schema.arguments, arguments, strict=True):
-        for leaf in leaves([parsed]) if argument.is_write else ():
-            if isinstance(leaf, TensorArgument) and 0 not in leaf.sizes and any(
-                    size > 1 and stride == 0 for size, stride in zip(leaf.sizes, leaf.strides, strict=True)):
-                raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-                    "Please clone() the tensor before performing the operation.")
 
 
 def _fake_argument(op: torch._ops.OpOverload, argument: Any, parsed: Any) -> Any:

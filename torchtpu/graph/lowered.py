@@ -58,9 +58,12 @@ class Lowered:
     outputs: tuple[Output, ...]
     writes: tuple[Write, ...]
     returned: tuple[bool, ...] = ()  # for every return of the rule, lists flattened: whether it is a tensor
+    in_turn: bool = False  # each write sees those before it: a list of tensors some of which share elements
 
     def __call__(self, bases: Sequence[jax.Array | None], numbers: Sequence[jax.Array], words: jax.Array | None) -> tuple:
         values = self._values(bases)
+        if self.in_turn:
+            return self._write_in_turn(values, numbers)
         results = self._apply(values, numbers, words)
         if len(results) != len(self.outputs) + len(self.writes):
             raise RuleError(op=self.op, what=(
@@ -71,6 +74,13 @@ class Lowered:
             values[write.buffer] = self._written(values[write.buffer], write, result)
         written = dict.fromkeys(write.buffer for write in self.writes)
         return (*fresh, *(values[buffer] for buffer in written))
+
+    def _write_in_turn(self, values: list[jax.Array], numbers: Sequence[jax.Array]) -> tuple:
+        """Everything is computed anew for each write; XLA drops what the write does not take."""
+        for place, write in enumerate(self.writes):
+            result = self._apply(values, numbers, None)[place]
+            values[write.buffer] = self._written(values[write.buffer], write, result)
+        return tuple(values[buffer] for buffer in dict.fromkeys(write.buffer for write in self.writes))
 
     def apply(self, bases: Sequence[jax.Array | None], numbers: Sequence[jax.Array]) -> list[jax.Array]:
         """What the rule returns for concrete arrays, for operators whose result shape depends on values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -28,7 +29,92 @@ def _gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> tu
     return *gates, grad_hy.new_empty((batch, hidden)), *biases
 
 
+def _like(place: int) -> Callable[..., Tensor]:
+    """One row-major tensor with the shape and dtype of an argument."""
+    return lambda *arguments, **_: arguments[place].new_empty(arguments[place].shape)
+
+
+def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, *_: Any) -> tuple[Tensor, Tensor]:
+    """Lengths in tensors do not tell how wide the widest target is, only how wide it could be."""
+    time, batch, _num_classes = log_probs.shape
+    widest = targets.shape[-1] if isinstance(target_lengths, Tensor) else max(target_lengths, default=0)
+    return log_probs.new_empty(batch), log_probs.new_empty((batch, time, 2 * widest + 1))
+
+
+def _embedding_bag_backward(grad: Tensor, *arguments: Any) -> Tensor:
+    """Dense where PyTorch's own is sparse."""
+    num_weights = arguments[5]
+    return grad.new_empty((num_weights, grad.shape[1]))
+
+
+def _multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """PyTorch's own gives the loss of a single sample a dimension."""
+    return self.new_empty(self.shape[:1] if reduction == 0 and self.dim() == 2 else ()), self.new_empty(target.shape)
+
+
+def _histogram(self: Tensor, bins: Any = 100, **_: Any) -> tuple[Tensor, Tensor]:
+    num_edges = bins.shape[0] if isinstance(bins, Tensor) else bins + 1
+    return self.new_empty(num_edges - 1), self.new_empty(num_edges)
+
+
+def _histogramdd(self: Tensor, bins: list[Any], **_: Any) -> Tensor:
+    return self.new_empty([num.shape[0] - 1 if isinstance(num, Tensor) else num for num in bins])
+
+
+def _geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
+    *batch, rows, columns = self.shape
+    return self.new_empty((*batch, columns, rows)).mT, self.new_empty((*batch, min(rows, columns)))
+
+
+def _lstsq(self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> tuple[Tensor, ...]:
+    """Full rank is taken for granted: without it, PyTorch leaves out the residuals."""
+    rows, columns = self.shape[-2:]
+    vector = b.dim() < self.dim()
+    torch._check(self.dim() > 1 and b.dim() in (self.dim(), self.dim() - 1), lambda: "linalg.lstsq: dimensions do not fit")
+    right = b.unsqueeze(-1) if vector else b
+    torch._check(right.shape[-2] == rows, lambda: "linalg.lstsq: input.size(-2) should match other.size(-2)")
+    torch._check(b.dtype == self.dtype, lambda: "linalg.lstsq: Expected input and other to have the same dtype")
+    driver = driver or "gelsy"
+    batch = torch.broadcast_shapes(self.shape[:-2], right.shape[:-2])
+    solution = self.new_empty((*batch, right.shape[-1], columns)).mT  # the CPU leaves gaps if there are more rows than columns
+    real = torch.empty(0, dtype=self.dtype.to_real())
+    residuals = real.new_empty((*batch, right.shape[-1]) if rows > columns and driver != "gelsy" else 0)
+    rank = real.new_empty(0 if driver == "gels" else batch, dtype=torch.int64)
+    values = real.new_empty((*batch, min(rows, columns)) if driver in ("gelsd", "gelss") else 0)
+    return solution.squeeze(-1) if vector else solution, residuals, rank, values
+
+
+def _lstsq_out(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None, **out: Tensor
+) -> tuple[Tensor, ...]:
+    """The functional form reaches the device as this one, with empty tensors to write to."""
+    for given, wanted in zip(out.values(), _lstsq(self, b, rcond, driver=driver), strict=True):
+        if given.shape != wanted.shape:
+            given.resize_(wanted.shape).as_strided_(wanted.shape, wanted.stride())
+    return tuple(out.values())
+
+
 INFERENCE: dict[str, Callable[..., Any]] = {
+    # Bools may be shifted by ints, which PyTorch's own does not know.
+    **{f"aten::__{side}shift__.{kind}": torch.mul for side in "lr" for kind in ("Tensor", "Scalar")},
+    "aten::_ctc_loss": _ctc_loss,
+    "aten::_ctc_loss.Tensor": _ctc_loss,
+    "aten::_ctc_loss_backward": _like(1),
+    "aten::_ctc_loss_backward.Tensor": _like(1),
+    "aten::_embedding_bag_backward": _embedding_bag_backward,
+    "aten::fractional_max_pool3d_backward": _like(1),
+    "aten::multi_margin_loss_backward": _like(1),
+    "aten::multilabel_margin_loss_forward": _multilabel_margin_loss,
+    "aten::multilabel_margin_loss_backward": _like(1),
+    "aten::_upsample_bicubic2d_aa_backward": lambda grad_output, output_size, input_size, *_: grad_output.new_empty(input_size),
+    "aten::histogram.bins_tensor": _histogram,
+    "aten::histogram.bin_ct": _histogram,
+    "aten::geqrf": _geqrf,
+    "aten::linalg_lstsq": _lstsq,
+    "aten::linalg_lstsq.out": _lstsq_out,
+    "aten::_histogramdd_bin_edges": lambda self, bins, **_: [self.new_empty(num + 1) for num in bins],
+    "aten::_histogramdd_from_bin_cts": _histogramdd,
+    "aten::_histogramdd_from_bin_tensors": _histogramdd,
     "aten::_thnn_fused_lstm_cell": _lstm_cell,
     "aten::_thnn_fused_gru_cell": _gru_cell,
     "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,

@@ -5,17 +5,16 @@ What depends on values (an index out of bounds, a negative probability) is not l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import torch
 
-from torchtpu.errors import UnsupportedDtypeError
-from torchtpu.graph.arguments import HostScalar, TensorArgument, leaves
+from torchtpu.graph import promotion, refused_dtypes
+from torchtpu.graph.arguments import HostScalar, TensorArgument
 from torchtpu.graph.overloads import key_of
+from torchtpu.graph.refused_dtypes import Check, Named, refuse, tensors
 
-Named = dict[str, Any]  # parsed arguments by name, without those that are only written
-Check = Callable[[torch._ops.OpOverload, Named], None]
 _INDEX_NAMES = ("index", "indices")
 
 
@@ -27,10 +26,12 @@ def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
         RuntimeError: the extreme of nothing, shapes that do not belong together.
         IndexError: a dimension that does not exist.
     """
+    if key_of(op) == "aten::cat.out":
+        _joined_into(*arguments)
     named = {a.name: value for a, value in zip(op._schema.arguments, arguments, strict=True) if not a.is_out}
     for name in _INDEX_NAMES:
         if isinstance(named.get(name), TensorArgument):
-            _refuse(op, [named[name]], _is_inexact, "integers as indices", "Places are whole numbers.", "Use .long().")
+            refuse(op, [named[name]], _is_inexact, "integers as indices", "Places are whole numbers.", "Use .long().")
     checker = _CHECKS.get(op._schema.name.partition("::")[2].rstrip("_"))
     if checker is not None:
         checker(op, named)
@@ -40,32 +41,23 @@ def _is_inexact(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
-def _tensors(named: Named) -> list[TensorArgument]:
-    return [leaf for leaf in leaves(named.values()) if isinstance(leaf, TensorArgument)]
-
-
-def _refuse(op: torch._ops.OpOverload, tensors: list[TensorArgument], wrong: Callable[[torch.dtype], bool], expected: str, why: str,
-            fix: str) -> None:
-    for tensor in tensors:
-        if wrong(tensor.dtype):
-            raise UnsupportedDtypeError(op=key_of(op), expected=expected, got=str(tensor.dtype), why=why, fix=fix)
-
-
 def _integral(op: torch._ops.OpOverload, named: Named) -> None:
-    _refuse(op, _tensors(named), _is_inexact, "integers or bools", "Bits of floats have no such meaning.",
+    refuse(op, tensors(named), _is_inexact, "integers or bools", "Bits of floats have no such meaning.",
             "Use .to(torch.int32), or .view(torch.int32) for the bits themselves.")
 
 
 def _masked(op: torch._ops.OpOverload, named: Named) -> None:
     mask = [named["mask"]] if isinstance(named["mask"], TensorArgument) else []
-    _refuse(op, mask, lambda dtype: dtype != torch.bool, "a mask of bools", "A mask selects.", "Use mask.bool().")
+    refuse(op, mask, lambda dtype: dtype != torch.bool, "a mask of bools", "A mask selects.", "Use mask.bool().")
+    if "value" in named:
+        refused_dtypes.real_number(op, named)
 
 
 def _same_dtype(op: torch._ops.OpOverload, named: Named) -> None:
     first, *others = (v for v in named.values() if isinstance(v, TensorArgument | HostScalar))
     if op._schema.overload_name.startswith("dtype"):
         return
-    _refuse(op, [t for t in others if isinstance(t, TensorArgument)], lambda dtype: dtype != first.dtype,
+    refuse(op, [t for t in others if isinstance(t, TensorArgument)], lambda dtype: dtype != first.dtype,
             f"tensors of one dtype, {first.dtype}", "Dtypes are not promoted here.", "Convert one of them with .to().")
 
 
@@ -74,6 +66,7 @@ def _extreme(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError(
             f"{key_of(op)}: Expected reduction dim to be specified for input.numel() == 0. "
             "Specify the reduction dim with the 'dim' argument.")
+    refused_dtypes.ordered(op, named)
 
 
 def _dim(op: torch._ops.OpOverload, named: Named) -> None:
@@ -94,7 +87,7 @@ def _index_add(op: torch._ops.OpOverload, named: Named) -> None:
 
 def _multinomial(op: torch._ops.OpOverload, named: Named) -> None:
     weights, count = named["self"], named["num_samples"]
-    _refuse(
+    refuse(
         op, [weights], lambda dtype: not dtype.is_floating_point, "floats as weights", "They are probabilities.", "Use .float().")
     if count <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
@@ -114,9 +107,52 @@ def _bucketize(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({len(named['boundaries'].sizes)})")
 
 
+def _index(op: torch._ops.OpOverload, named: Named) -> None:
+    """A place along a dimension of size 0."""
+    indices = [(dim, index) for dim, index in enumerate(named["indices"]) if isinstance(index, TensorArgument)]
+    if all(index.dtype not in (torch.bool, torch.uint8) and 0 not in index.sizes for _, index in indices) and any(
+            dim < len(named["self"].sizes) and named["self"].sizes[dim] == 0 for dim, _ in indices):
+        raise IndexError("index is out of bounds for dimension with size 0")
+
+
+def _index_along(op: torch._ops.OpOverload, named: Named) -> None:
+    """A place along a dimension of size 0, or several of a number."""
+    sizes, index = named["self"].sizes, named["index"].sizes
+    _dim(op, named)
+    if not sizes and op._schema.name == "aten::index_select" and math.prod(index) > 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {math.prod(index)} value(s)")
+    if sizes and sizes[named["dim"]] == 0 and 0 not in index:
+        kind = IndexError if op._schema.name.startswith("aten::index_copy") else RuntimeError
+        raise kind(f"{key_of(op)}: index 0 is out of bounds for dimension {named['dim']} with size 0")
+
+
+def _index_fill(op: torch._ops.OpOverload, named: Named) -> None:
+    _index_along(op, named)
+    refused_dtypes.real_number(op, named)
+
+
+def _embedding(op: torch._ops.OpOverload, named: Named) -> None:
+    if named["weight"].sizes[:1] == (0,) and 0 not in named["indices"].sizes:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
+
+
+def _cat(op: torch._ops.OpOverload, named: Named) -> None:
+    for place, tensor in enumerate(named["tensors"]):
+        if not tensor.sizes:
+            raise RuntimeError(f"zero-dimensional tensor (at position {place}) cannot be concatenated")
+
+
+def _joined_into(joined: list[TensorArgument], _: int, out: TensorArgument) -> None:
+    common = promotion.common_dtype(joined)
+    if not torch.can_cast(common, out.dtype):
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {out.dtype}")
+
+
 _CHECKS: dict[str, Check] = {
+    **refused_dtypes.CHECKS,
     **dict.fromkeys((
         "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "gcd", "lcm",
+        "__lshift", "__rshift", "__ilshift", "__irshift",
     ), _integral),
     **dict.fromkeys((
         "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "_addmm_activation", "convolution", "complex",
@@ -125,6 +161,11 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("masked_fill", "masked_scatter"), _masked),
     **dict.fromkeys(("max", "min"), _extreme),
     **dict.fromkeys(("_softmax", "_log_softmax"), _dim),
+    **dict.fromkeys(("index", "index_put", "_index_put_impl"), _index),
+    **dict.fromkeys(("index_select", "gather", "index_copy", "scatter", "scatter_add"), _index_along),
+    "index_fill": _index_fill,
+    "embedding": _embedding,
+    "cat": _cat,
     "index_add": _index_add,
     "multinomial": _multinomial,
     "uniform": _uniform,

@@ -14,7 +14,7 @@ import torch
 
 from torchtpu import dtypes
 from torchtpu.errors import RuleError
-from torchtpu.graph import corrections, promotion
+from torchtpu.graph import corrections, overlaps, promotion
 from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, leaves, parse
 from torchtpu.graph.functional import functional_overload, written_arguments
 from torchtpu.graph.inference import Inferred, NotInferable, infer
@@ -257,7 +257,8 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
     return Lowered(
         op=key_of(call.op), function=choice.function, context=context, arguments=arguments, keywords=keywords,
         buffers=tuple(_blank(call, index) for index in range(len(call.buffers))),
-        slot_dtypes=(slot_dtype,) * num_slots, outputs=outputs, writes=writes, returned=returned)
+        slot_dtypes=(slot_dtype,) * num_slots, outputs=outputs, writes=writes, returned=returned,
+        in_turn=overlaps.in_turn(call.op, call.arguments))
 
 
 def _promoting(call: Call) -> list[Any]:

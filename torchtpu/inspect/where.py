@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from torchtpu.graph.cpu_only import CPU_ONLY
 from torchtpu.graph.functional import functional_overload
 from torchtpu.graph.overloads import key_of, overload
 from torchtpu.rules import registry
@@ -104,7 +105,7 @@ def _lowering(op: torch._ops.OpOverload) -> list[str]:
     table = core_aten_decompositions()
     if op in table:  # its .get() does not find what its [] does
         return [f"decomposition {_source(table[op])}"]
-    return ["CPU fallback  no rule and no decomposition"]
+    return [f"CPU fallback  {CPU_ONLY.get(key, 'no rule and no decomposition')}"]
 
 
 def _table_rows(key: str) -> list[str]:

@@ -143,6 +143,11 @@ def index_dtype(size: int) -> np.dtype:
     return np.dtype(np.int32 if size < 2**31 else np.int64)
 
 
+def narrow_loops(dtype: Any) -> Any:
+    """A context in which loops over data of 32 bits, or of two such parts, count in 32 bits."""
+    return jax.enable_x64(np.dtype(dtype).itemsize > (8 if is_complex(dtype) else 4))
+
+
 def canonical_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front; a 0-d tensor has dimension 0 (and -1)."""
     return dim % ndim if ndim else 0

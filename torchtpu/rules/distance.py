@@ -5,7 +5,11 @@ Shapes: x1 [..., P, M], x2 [..., R, M] -> [..., P, R]; leading dimensions broadc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from torchtpu.rules._numbers import constant
@@ -61,3 +65,33 @@ def aten__cdist_backward(ctx: RuleContext, grad: Array, x1: Array, x2: Array, p:
         ratio = (size / far) if p == 2 else (size / far) ** constant(p - 1, difference.dtype)
         slope = jnp.where(apart, jnp.sign(difference) * ratio, zero)
     return jnp.broadcast_to(jnp.sum(grad * slope, -2), ctx.out_shape)
+
+
+def _pairs(num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of every pair, in the order of a packed triangle; int32."""
+    rows, columns = np.triu_indices(num, 1)
+    return rows.astype(np.int32), columns.astype(np.int32)
+
+
+@lower("aten::_pdist_forward")
+def aten__pdist_forward(ctx: RuleContext, self: Array, p: float = 2.0) -> Array:
+    """aten::_pdist_forward(Tensor self, float p=2.) -> Tensor"""
+    if 0 in ctx.out_shape:
+        return jnp.zeros(ctx.out_shape, ctx.out_dtype)
+    every = replace(ctx, outputs=(jax.ShapeDtypeStruct((self.shape[0],) * 2, ctx.out_dtype),))
+    return aten__cdist_forward(every, self, self, p, None)[_pairs(self.shape[0])]
+
+
+@lower("aten::_pdist_backward")
+def aten__pdist_backward(ctx: RuleContext, grad: Array, self: Array, p: float, pdist: Array) -> Array:
+    """aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"""
+    if grad.size == 0:
+        return jnp.zeros(ctx.out_shape, ctx.out_dtype)
+
+    def square(packed: Array) -> Array:
+        rows, columns = _pairs(self.shape[0])
+        place = np.zeros((self.shape[0],) * 2, np.int32)
+        place[rows, columns] = place[columns, rows] = np.arange(rows.size)
+        return jnp.take(packed, place, mode="clip")  # the diagonal is of no consequence: its points coincide
+
+    return aten__cdist_backward(ctx, square(grad), self, self, p, square(pdist))

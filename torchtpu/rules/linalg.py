@@ -1,28 +1,19 @@
 """Factorisations of matrices, and solving with them. Batches are leading dimensions.
 
 ``info`` is what LAPACK reports; here only whether the factorisation failed, seen by the NaNs or zeros that it left.
-There is no rule for singular values: lowered with 64-bit types on, JAX's own makes a TPU's compiler abort the process, so
-they come from the CPU.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jax import Array, lax
 
-from torchtpu.rules._wide import widen
+from torchtpu.rules._numbers import narrow_loops
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
-
-
-def _narrow(matrix: Array) -> Any:
-    """A context in which loops over 32-bit matrices count in 32 bits."""
-    return jax.enable_x64(matrix.dtype.itemsize > (8 if jnp.iscomplexobj(matrix) else 4))
 
 
 def _adjoint(matrix: Array) -> Array:
@@ -51,6 +42,15 @@ def aten_linalg_cholesky_ex(
     source = _adjoint(self) if upper else self
     low = jnp.tril(lax.linalg.cholesky(source, symmetrize_input=False))
     return _adjoint(low) if upper else low, _failed(jnp.any(jnp.isnan(low), (-2, -1)))
+
+
+@lower("aten::cholesky")
+def aten_cholesky(ctx: RuleContext, self: Array, upper: bool = False) -> Array:
+    """aten::cholesky(Tensor self, bool upper=False) -> Tensor
+
+    Differs: a matrix that is not positive definite gives NaN, where PyTorch raises.
+    """
+    return aten_linalg_cholesky_ex(ctx, self, upper=upper)[0]
 
 
 @lower("aten::_cholesky_solve_helper")
@@ -114,6 +114,41 @@ def aten_linalg_qr(ctx: RuleContext, A: Array, mode: str = "reduced") -> tuple[A
     return q, r
 
 
+@lower("aten::geqrf")
+def aten_geqrf(ctx: RuleContext, self: Array) -> tuple[Array, ...]:
+    """aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
+    if _is_empty(ctx, self):
+        return _empty(ctx)
+    transposed, tau = jnp.linalg.qr(self, mode="raw")
+    return jnp.swapaxes(transposed, -1, -2), tau
+
+
+@lower("aten::linalg_householder_product")
+def aten_linalg_householder_product(ctx: RuleContext, input: Array, tau: Array) -> Array:
+    """aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
+    if _is_empty(ctx, input):
+        return jnp.zeros(ctx.out_shape, ctx.out_dtype)
+    if tau.shape[-1] == 0:
+        return jnp.broadcast_to(jnp.eye(*input.shape[-2:], dtype=input.dtype), input.shape)
+    with narrow_loops(input.dtype):
+        return lax.linalg.householder_product(input, tau)
+
+
+@lower("aten::ormqr")
+def aten_ormqr(
+    ctx: RuleContext, self: Array, input2: Array, input3: Array, left: bool = True, transpose: bool = False
+) -> Array:
+    """aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
+    if _is_empty(ctx, input3) or input2.shape[-1] == 0:
+        return input3
+    rows, columns = self.shape[-2:]
+    square = jnp.pad(self, [(0, 0)] * (self.ndim - 1) + [(0, rows - columns)]) if rows > columns else self[..., :rows]
+    with narrow_loops(self.dtype):
+        q = lax.linalg.householder_product(square, input2)
+    q = _adjoint(q) if transpose else q
+    return jnp.matmul(*(q, input3) if left else (input3, q), precision=lax.Precision.HIGHEST)
+
+
 @lower("aten::_linalg_eigh")
 def aten__linalg_eigh(ctx: RuleContext, A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[Array, ...]:
     """aten::_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)"""
@@ -123,14 +158,14 @@ def aten__linalg_eigh(ctx: RuleContext, A: Array, UPLO: str = "L", compute_v: bo
     strict = jnp.tril(triangle, -1)
     diagonal = jnp.real(jnp.diagonal(A, axis1=-2, axis2=-1)).astype(A.dtype)
     symmetric = strict + _adjoint(strict) + diagonal[..., None] * jnp.eye(A.shape[-1], dtype=A.dtype)
-    with _narrow(A):
+    with narrow_loops(A.dtype):
         vectors, values = lax.linalg.eigh(symmetric, symmetrize_input=False)
     return values, vectors if compute_v else jnp.zeros(ctx.outputs[1].shape, ctx.outputs[1].dtype)
 
 
 def _lu(a: Array) -> tuple[Array, Array, Array]:
     """Factors, pivots counted from one as LAPACK's, and the permutation."""
-    with _narrow(a):
+    with narrow_loops(a.dtype):
         factors, pivots, permutation = lax.linalg.lu(a)
     return factors, pivots + np.int32(1), permutation
 
@@ -150,6 +185,21 @@ def aten_linalg_lu_factor_ex(
         raise NotImplementedError("a factorisation without pivots")
     factors, pivots, _ = _lu(A)
     return factors, pivots, _singular(factors)
+
+
+@lower("aten::linalg_lu")
+def aten_linalg_lu(ctx: RuleContext, A: Array, *, pivot: bool = True) -> tuple[Array, ...]:
+    """aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"""
+    if not pivot:
+        raise NotImplementedError("a factorisation without pivots")
+    rows, columns = A.shape[-2:]
+    if 0 in A.shape:
+        eye = jnp.broadcast_to(jnp.eye(rows, dtype=A.dtype), ctx.out_shape)
+        return eye, *_empty(ctx)[1:]
+    factors, _, permutation = _lu(A)
+    p = (permutation[..., None, :] == lax.iota(np.int32, rows)[:, None]).astype(A.dtype)
+    small = min(rows, columns)
+    return p, jnp.tril(factors[..., :small], -1) + jnp.eye(rows, small, dtype=A.dtype), jnp.triu(factors[..., :small, :])
 
 
 def _solve_factored(factors: Array, permutation: Array, b: Array, left: bool, adjoint: bool) -> Array:
@@ -255,13 +305,3 @@ def aten__linalg_slogdet(ctx: RuleContext, A: Array) -> tuple[Array, ...]:
     size = jnp.abs(diagonal)
     unit = jnp.where(size == 0, jnp.zeros_like(diagonal), diagonal / jnp.where(size == 0, jnp.ones_like(size), size))
     return jnp.prod(unit, -1) * _sign_of(pivots).astype(A.dtype), jnp.sum(jnp.log(size), -1), factors, pivots
-
-
-@lower("aten::linalg_matrix_exp")
-def aten_linalg_matrix_exp(ctx: RuleContext, self: Array) -> Array:
-    """aten::linalg_matrix_exp(Tensor self) -> Tensor"""
-    if _is_empty(ctx, self):
-        return jnp.zeros(ctx.out_shape, ctx.out_dtype)
-    flat = widen(self).reshape(-1, *self.shape[-2:])
-    with _narrow(flat):
-        return jax.vmap(jsl.expm)(flat).reshape(self.shape)

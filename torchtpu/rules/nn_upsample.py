@@ -75,12 +75,49 @@ def _cubic_matrix(size: int, out: int, align_corners: bool, scale: float | None,
     return matrix
 
 
+def _triangle(x: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def _cubic(x: np.ndarray) -> np.ndarray:
+    """The cubic convolution kernel with the coefficient -0.5 of the Python Imaging Library."""
+    x = np.abs(x)
+    return np.where(x < 1, (1.5 * x - 2.5) * x * x + 1, np.where(x < 2, ((-0.5 * x + 2.5) * x - 4) * x + 2, 0))
+
+
+def _lanczos(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+def _antialiased(kernel: Callable[[np.ndarray], np.ndarray], reach: int) -> Matrix:
+    """The matrix of a kernel, of this many input steps to each side, that is stretched over what an output place covers.
+
+    Source: ``_compute_indices_min_size_weights_aa`` (aten/src/ATen/native/cpu/UpSampleKernel.cpp).
+    """
+
+    def matrix(size: int, out: int, align_corners: bool, scale: float | None, dtype: np.dtype) -> np.ndarray:
+        ratio = np.asarray(_ratio(size, out, align_corners, scale), dtype)
+        stretch = np.maximum(ratio, dtype.type(1))
+        center = (ratio * (np.arange(out, dtype=dtype) + dtype.type(0.5)))[:, None]
+        first = np.maximum((center - reach * stretch + dtype.type(0.5)).astype(np.int64), 0)
+        end = np.minimum((center + reach * stretch + dtype.type(0.5)).astype(np.int64), size)
+        place = np.arange(size)
+        weight = kernel((place - center + dtype.type(0.5)) / stretch) * ((place >= first) & (place < end))
+        total = weight.sum(1, keepdims=True)
+        return (weight / np.where(total == 0, 1, total)).astype(dtype)
+
+    return matrix
+
+
 Matrix = Callable[[int, int, bool, float | None, np.dtype], np.ndarray]
 SMOOTH: dict[str, tuple[int, Matrix]] = {
     "upsample_linear1d": (1, _linear_matrix),
     "upsample_bilinear2d": (2, _linear_matrix),
     "upsample_trilinear3d": (3, _linear_matrix),
     "upsample_bicubic2d": (2, _cubic_matrix),
+    "_upsample_bilinear2d_aa": (2, _antialiased(_triangle, 1)),
+    "_upsample_bicubic2d_aa": (2, _antialiased(_cubic, 2)),
+    "_upsample_lanczos2d_aa": (2, _antialiased(_lanczos, 3)),
 }
 NEAREST: dict[str, tuple[int, bool]] = {
     "upsample_nearest1d": (1, False),

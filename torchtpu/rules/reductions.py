@@ -259,3 +259,35 @@ def aten_trace(ctx: RuleContext, self: Array) -> Array:
     """aten::trace(Tensor self) -> Tensor"""
     rows, cols = (lax.broadcasted_iota(np.int32, self.shape, dim) for dim in (0, 1))
     return jnp.sum(jnp.where(rows == cols, _widened(ctx, self), constant(0, opmath(ctx.out_dtype))))
+
+
+def _double_words(x: Array) -> tuple[Array, Array]:
+    """High and low word of float32 numbers as float64: computed on bits, which a TPU does not have of float64."""
+    bits = lax.bitcast_convert_type(x, np.uint32)
+    fraction, biased = bits & np.uint32(0x7FFFFF), (bits >> np.uint32(23)) & np.uint32(0xFF)
+    shift = lax.clz(fraction) - np.uint32(8)  # of a subnormal number, whose first bit is not implied
+    tiny = (biased == 0) & (fraction != 0)
+    fraction = jnp.where(tiny, (fraction << shift) & np.uint32(0x7FFFFF), fraction)
+    exponent = jnp.where(tiny, np.uint32(897) - shift, biased + np.uint32(896))
+    exponent = jnp.where(biased == 255, np.uint32(2047), jnp.where((biased == 0) & ~tiny, np.uint32(0), exponent))
+    high = (bits & np.uint32(1 << 31)) | (exponent << np.uint32(20)) | (fraction >> np.uint32(3))
+    return high, fraction << np.uint32(29)
+
+
+@lower("aten::hash_tensor")
+def aten_hash_tensor(ctx: RuleContext, self: Array, dim: Dims = (), *, keepdim: bool = False, mode: int = 0) -> Array:
+    """aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+
+    The exclusive or of all elements, as bits of float64 or int64.
+    """
+
+    def combined(words: Array) -> Array:
+        found = lax.reduce(words, np.zeros((), words.dtype), lax.bitwise_xor, canonical_dims(dim, self.ndim))
+        return found.reshape(ctx.out_shape).astype(np.uint64)
+
+    if self.dtype == np.float64:
+        return combined(lax.bitcast_convert_type(self, np.uint64))
+    if not is_inexact(self.dtype):
+        return combined(cast(self, np.uint64))
+    high, low = (combined(words) for words in _double_words(self.astype(np.float32)))
+    return (high << np.uint64(32)) | low

@@ -16,7 +16,8 @@ from torchtpu.rules.registry import lower_table
 
 def _scan_rule(scan: Callable[..., Array]) -> Callable[..., Array]:
     def rule(ctx: RuleContext, self: Array, dim: int, *, dtype: Any = None) -> Array:
-        x = at_least_1d(cast(cast(self, ctx.out_dtype), opmath(ctx.out_dtype)))
+        wide = np.dtype(np.int32) if ctx.out_dtype == np.bool_ else opmath(ctx.out_dtype)  # in place, a number may be a bool
+        x = at_least_1d(cast(cast(self, ctx.out_dtype), wide))
         return scan(x, canonical_dim(dim, x.ndim)).reshape(self.shape)
 
     return rule
@@ -27,10 +28,19 @@ def _complex_logaddexp(x: Array, y: Array) -> Array:
     return high + jnp.log1p(jnp.exp(low - high))
 
 
+def _join_sums(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Two sums of exponentials, each as its largest exponent and the sum relative to that."""
+    most = jnp.maximum(left[0], right[0])
+    base = jnp.where(jnp.isinf(most), 0, most)
+    return most, left[1] * jnp.exp(left[0] - base) + right[1] * jnp.exp(right[0] - base)
+
+
 def _logcumsumexp(x: Array, dim: int) -> Array:
+    """Rounded once, at the end: logarithms of running sums would be rounded at every step, which gradients of it exponentiate."""
     if jnp.iscomplexobj(x):
         return lax.associative_scan(_complex_logaddexp, x, axis=dim)
-    return lax.cumlogsumexp(x, dim)
+    most, total = lax.associative_scan(_join_sums, (x, jnp.ones_like(x)), axis=dim)
+    return most + jnp.log(total)
 
 
 # Accumulated in the result's compute dtype.

@@ -140,13 +140,25 @@ class Bridge:
         return executables.build(program, self.devices[program.device])
 
     def launch(self, executable: Any, arguments: list[Any], device: int) -> list[Any]:
-        from torchtpu.runtime import executables, in_flight
+        from torchtpu.runtime import executables
 
-        outputs = executables.launch(executable, arguments, self.devices[device])
-        # jax.Array leaves out is_ready, which arrays with values have.
-        in_flight.note_launch(device, outputs.pop())  # pyright: ignore[reportArgumentType]
-        in_flight.last_outputs[device] = outputs if self.core.eager_mode() == 2 else []
-        return outputs
+        return executables.launch(executable, arguments, self.devices[device])
+
+    def launched(self, outputs: list[Any], device: int) -> None:
+        from torchtpu.runtime import in_flight
+
+        in_flight.last_outputs[device] = outputs[:-1] if self.core.eager_mode() == 2 else []
+        in_flight.note_launch(device, outputs[-1])
+
+    def defer_interrupt(self) -> Any:
+        from torchtpu.runtime import interrupts
+
+        return interrupts.defer()
+
+    def resume_interrupt(self, handler: Any) -> bool:
+        from torchtpu.runtime import interrupts
+
+        return interrupts.resume(handler)
 
     def keep_abstract(self, sent: dict[str, Any]) -> None:
         from torchtpu.graph.program import RecordedProgram

@@ -57,6 +57,9 @@ def start() -> Platform:
     asked = flags.get("TORCHTPU_PLATFORM")
     kind = asked or _best()
     platform = Platform(kind, _devices(kind))
+    # JAX warns of deadlocks at every fork. Our children may not touch the device (ForkedProcessError), and the workers of a
+    # DataLoader do not.
+    warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called\.", category=RuntimeWarning)
     if asked is None and kind != "tpu":
         from torchtpu.runtime.user_code import stack_level  # needs torch, which imports this module
 

@@ -87,12 +87,55 @@ def resized_backward(n: int, *options: Any) -> Samples:
     return samples
 
 
+def fractional(n: int) -> Samples:
+    def samples(t: Make) -> Iterator[Sample]:
+        for kernel, out in ((2, 3), (3, 2), (2, 1)):
+            yield call(image(t, n), [kernel] * n, [out] * n, t(2, 3, n, low=0, high=1))
+        yield call(image(t, n)[0], [2] * n, [3] * n, t(1, 3, n, low=0, high=1))
+
+    return samples
+
+
+def fractional_backward(n: int) -> Samples:
+    forward = aten.fractional_max_pool2d if n == 2 else aten.fractional_max_pool3d
+
+    def samples(t: Make) -> Iterator[Sample]:
+        for sample in fractional(n)(t):
+            out, indices = forward(*sample.args)
+            yield call(t(*out.shape), *sample.args[:3], indices)
+
+    return samples
+
+
+PADDINGS = ([2, 1, 1, 0, 0, 2], [1, -2, -1, 2, 0, 0], [0, 0, 0, 0, 0, 0])
+
+
+def pad(n: int) -> Samples:
+    def samples(t: Make) -> Iterator[Sample]:
+        for padding in PADDINGS:
+            yield call(image(t, n, 4), padding[:2 * n])
+        yield call(image(t, n, 4)[0], [1, 2] * n)
+
+    return samples
+
+
+def pad_backward(n: int) -> Samples:
+    def samples(t: Make) -> Iterator[Sample]:
+        for sample in pad(n)(t):
+            x, padding = sample.args
+            yield call(t(*aten.constant_pad_nd(x, padding).shape), x, padding)
+
+    return samples
+
+
 def too_large(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(1, 1, 3, 3), [5, 5])
 
 
 MAX = (([2, 2],), ([3, 3], [2, 2], [1, 1], [1, 1], True), ([2, 2], [1, 1], [0, 0], [2, 2], False))
 AVG = (([2, 2],), ([3, 3], [2, 2], [1, 1], True, False), ([2, 2], [2, 2], [1, 1], False, True, 3))
+KERNELS = ("bilinear", "bicubic", "lanczos")
+PADS = ("reflection", "replication")
 
 ROWS: list[Row] = [
     Row("aten::max_pool2d_with_indices", pool(2, *MAX), FLOATS, grads=True, errors=too_large),
@@ -125,4 +168,12 @@ ROWS: list[Row] = [
     Row("aten::upsample_bilinear2d_backward", resized_backward(2, True), (F32,)),
     Row("aten::upsample_trilinear3d_backward", resized_backward(3, False), (F32,)),
     Row("aten::upsample_bicubic2d_backward", resized_backward(2, False), (F32,)),
+    *rows([f"aten::_upsample_{kernel}2d_aa" for kernel in KERNELS], resized(2, False), (F32,), grads=True),
+    *rows([f"aten::_upsample_{kernel}2d_aa_backward" for kernel in KERNELS], resized_backward(2, True), (F32,)),
+    Row("aten::fractional_max_pool2d", fractional(2), FLOATS, grads=("self",)),
+    Row("aten::fractional_max_pool3d", fractional(3), (F32,), grads=("self",)),
+    Row("aten::fractional_max_pool2d_backward", fractional_backward(2), FLOATS, dense=True),
+    Row("aten::fractional_max_pool3d_backward", fractional_backward(3), (F32,), dense=True),
+    *(Row(f"aten::{kind}_pad{n}d", pad(n), FLOATS, grads=True) for kind in PADS for n in (1, 2, 3)),
+    *(Row(f"aten::{kind}_pad{n}d_backward", pad_backward(n), FLOATS) for kind in PADS for n in (1, 2, 3)),
 ]

@@ -56,6 +56,17 @@ def points_backward(t: Make) -> Iterator[Sample]:
     yield call(t(5, 5), x, x, 2.0, torch.cdist(x, x))
 
 
+def packed(t: Make) -> Iterator[Sample]:
+    for p in (2.0, 1.0, 0.0, 3.0, float("inf")):
+        yield call(t(5, 3), p)
+
+
+def packed_backward(t: Make) -> Iterator[Sample]:
+    for sample in packed(t):
+        x, p = sample.args
+        yield call(t(10), x, p, torch.pdist(x, p))
+
+
 def grid(dims: int) -> Samples:
     def samples(t: Make) -> Iterator[Sample]:
         image, places = t(2, 3, *[5, 6, 4][:dims]), t(2, *[4, 3, 5][:dims], dims, low=-1.3, high=1.3)
@@ -87,6 +98,36 @@ def solve(t: Make) -> Iterator[Sample]:
     yield call(regular(t).mT, t(2, 4), left=False)
 
 
+def reflectors(t: Make) -> Iterator[Sample]:
+    for shape in ((5, 3), (2, 4, 4)):
+        yield call(*torch.geqrf(t(*shape)))
+
+
+def rotated(t: Make) -> Iterator[Sample]:
+    for left, transpose in ((True, False), (True, True), (False, False), (False, True)):
+        yield call(*torch.geqrf(t(5, 3)), t(5, 2) if left else t(2, 5), left, transpose)
+
+
+def rectangles(t: Make) -> Iterator[Sample]:
+    for shape in ((4, 4), (5, 3), (3, 5), (2, 4, 3)):
+        yield call(t(*shape))
+
+
+def least_squares(t: Make) -> Iterator[Sample]:
+    for driver in ("gelsy", "gels", "gelsd"):
+        for a, b in (((3, 5), (3, 2)), ((4, 4), (4, 2)), ((2, 3, 5), (2, 3)), ((5, 3), (5,))):
+            yield call(t(*a) + torch.eye(*a[-2:]), t(*b), driver=driver)
+
+
+def exponents(t: Make) -> Iterator[Sample]:
+    for factor in (0.01, 1, 8):
+        yield call(t(2, 4, 4) * factor)
+
+
+def spectra(t: Make) -> Iterator[Sample]:
+    yield call(MATRIX)
+
+
 def recomposes(multiply: Any) -> Any:
     """Factors are not unique: their product is compared, by the row's samples, with the matrix itself."""
 
@@ -105,6 +146,8 @@ ROWS: list[Row] = [
     Row("aten::_fft_c2r", complex_to_real, (C64,), tolerance=LOOSE),
     Row("aten::_cdist_forward", points, (F32,), tolerance=LOOSE),
     Row("aten::_cdist_backward", points_backward, (F32,), tolerance=LOOSE),
+    Row("aten::_pdist_forward", packed, (F32,), grads=("self",), tolerance=LOOSE, dense=True),
+    Row("aten::_pdist_backward", packed_backward, (F32,), tolerance=LOOSE, dense=True),
     Row("aten::grid_sampler_2d", grid(2), (F32,), tolerance=LOOSE),
     Row("aten::grid_sampler_3d", grid(3), (F32,), tolerance=LOOSE),
     Row("aten::grid_sampler_2d_backward", grid_backward(2), (F32,), tolerance=LOOSE),
@@ -124,7 +167,14 @@ ROWS: list[Row] = [
         tolerance=LOOSE, first_only=True),
     *rows(["aten::_linalg_slogdet"], lambda t: [call(regular(t)), call(regular(t, 2))], (F32,), grads=True, tolerance=LOOSE,
           first_only=True),
-    Row("aten::linalg_matrix_exp", lambda t: [call(t(4, 4))], (F32, BF16), tolerance={F32: (1e-4, 1e-4)}),
+    Row("aten::linalg_matrix_exp", exponents, (F32, BF16), grads=True),
+    Row("aten::cholesky", lambda t: [call(positive(t)), call(positive(t, 2), True)], (F32,), grads=True, tolerance=LOOSE),
+    Row("aten::geqrf", rectangles, (F32,), tolerance=LOOSE),
+    Row("aten::linalg_householder_product", reflectors, (F32,), grads=True, tolerance=LOOSE),
+    Row("aten::ormqr", rotated, (F32,), grads=True, tolerance=LOOSE),
+    Row("aten::linalg_lu", rectangles, (F32,), grads=True, tolerance=LOOSE),
+    Row("aten::linalg_lstsq", least_squares, (F32,), grads=("self", "b"), tolerance=LOOSE),
+    Row("aten::_linalg_svd", spectra, (F32,), no_values=NOT_UNIQUE, check=recomposes(lambda u, s, vh: u * s @ vh)),
     Row("aten::linalg_qr", lambda t: [call(MATRIX)], (F32,), no_values=NOT_UNIQUE, check=recomposes(lambda q, r: q @ r)),
     Row("aten::_linalg_eigh", lambda t: [call(MATRIX)], (F32,), no_values=NOT_UNIQUE,
         check=recomposes(lambda values, vectors: vectors * values @ vectors.mT)),

@@ -16,7 +16,7 @@ from torchtpu.inspect import where
         ("aten::polygamma_", "no functional form"),
         ("transpose", "view "),
         ("matmul", "composite "),
-        ("aten::segment_reduce", "CPU fallback "),
+        ("aten::linalg_eig", "CPU fallback "),
     ],
 )
 def test_says_where_an_operator_is_lowered(name: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:

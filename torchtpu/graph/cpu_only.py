@@ -1,0 +1,13 @@
+"""Operators that run on the CPU on purpose, and why: no accelerator computes them. Everything else without a lowering is a gap."""
+
+from __future__ import annotations
+
+_NOT_SYMMETRIC = "eigenvalues of matrices that are not symmetric: XLA has them for the CPU only, and cuSOLVER did not until lately"
+_PIVOTED = "LDL with Bunch-Kaufman pivoting: XLA has no such factorisation"
+
+CPU_ONLY: dict[str, str] = {
+    "aten::linalg_eig": _NOT_SYMMETRIC,
+    "aten::_linalg_eigvals": _NOT_SYMMETRIC,
+    "aten::linalg_ldl_factor_ex": _PIVOTED,
+    "aten::linalg_ldl_solve": _PIVOTED,
+}
