@@ -11,7 +11,7 @@ CSRC    := $(shell find csrc -name '*.cpp' -o -name '*.h' 2>/dev/null)
 export TORCHTPU_PLATFORM ?= cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-op lint fix bench where docs golden clean
+.PHONY: help setup demo test test-all test-op opinfo lint fix bench where docs golden clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1\t/' | expand -t 12
@@ -40,12 +40,25 @@ demo: setup $(if $(filter 0,$(LIBTPU)),,$(VENV)/.libtpu)  ## train on real data 
 test: setup  ## every test but the slow ones (T=path: only these)
 	$(PY) -m pytest -m "not slow" $(T)
 
-test-all: setup  ## every test
+# An interrupted run goes on where it was; one that had finished starts again.
+OPINFO   = $(PY) -m tests.opinfo --resume --failures --json build/opinfo
+test-all: setup  ## every test, then PyTorch's whole operator databases (hours; can be interrupted)
 	$(PY) -m pytest $(T)
+	@status=0; set -x; \
+	$(OPINFO)/ops.json --dtypes float32,int64,bfloat16,complex64,bool --variants fn,inplace,out --grad --error-inputs || status=1; \
+	$(OPINFO)/second_order.json --dtypes float64 --gradgrad --max-samples 8 || status=1; \
+	$(OPINFO)/fused.json --dtypes float32,bfloat16 --grad --error-inputs --mode fused --max-samples 8 || status=1; \
+	$(OPINFO)/modules.json --suite modules --dtypes float32,bfloat16 --grad --error-inputs || status=1; \
+	$(OPINFO)/optim.json --suite optim --dtypes float32,bfloat16 --error-inputs || status=1; \
+	$(OPINFO)/foreach.json --suite foreach --dtypes float32,int64,bfloat16 --variants fn,inplace --grad || status=1; \
+	exit $$status
 
 test-op: setup  ## all samples, dtypes and gradients of one operator: OP=aten::addmm
 	@test -n "$(OP)" || { echo "say which operator: make test-op OP=aten::addmm" >&2; exit 2; }
 	$(PY) -m pytest tests/ops --op "$(OP)"
+
+opinfo: setup  ## PyTorch's operator databases, as you like: ARGS="--only conv2d --grad" (ARGS=--help lists the options)
+	$(PY) -m tests.opinfo $(ARGS)
 
 lint: setup  ## ruff, pyright, clang-format and the house rules in lint/
 	@status=0; set -x; \

@@ -305,11 +305,13 @@ def test_an_interrupt_at_a_launch_loses_nothing(monkeypatch: pytest.MonkeyPatch,
     steps(model, 3)
     original = executables.launch
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(executable: Any, *arguments: Any) -> Any:
+        if len(executable.program.nodes) < 5:  # not yet the step
+            return original(executable, *arguments)
         monkeypatch.setattr(executables, "launch", original)
         if moment == "before":
             signal.raise_signal(signal.SIGINT)
-        outputs = original(*arguments)
+        outputs = original(executable, *arguments)
         if moment == "after":
             signal.raise_signal(signal.SIGINT)
         return outputs
