@@ -6,6 +6,7 @@ BIN     := $(VENV)/bin
 PY      := $(BIN)/python
 TORCH   ?= torch==2.13.0
 LIBTPU  ?= 1
+WORKERS ?= 2
 CSRC    := $(shell find csrc -name '*.cpp' -o -name '*.h' 2>/dev/null)
 # The JAX platform that tests and benchmarks run on.
 export TORCHTPU_PLATFORM ?= cpu
@@ -38,12 +39,12 @@ demo: setup $(if $(filter 0,$(LIBTPU)),,$(VENV)/.libtpu)  ## train on real data 
 	$(PY) -m benchmarks.demo --json demo.json
 
 test: setup  ## every test but the slow ones (T=path: only these)
-	$(PY) -m pytest -m "not slow" $(T)
+	$(PY) -m pytest -m "not slow" -n $(WORKERS) --dist worksteal $(T)
 
 # An interrupted run goes on where it was; one that had finished starts again.
 OPINFO   = $(PY) -m tests.opinfo --resume --failures --json build/opinfo
 test-all: setup  ## every test, then PyTorch's whole operator databases (hours; can be interrupted)
-	$(PY) -m pytest $(T)
+	XLA_FLAGS= $(PY) -m pytest -n $(WORKERS) --dist worksteal $(T)
 	@status=0; set -x; \
 	$(OPINFO)/ops.json --dtypes float32,int64,bfloat16,complex64,bool --variants fn,inplace,out --grad --error-inputs || status=1; \
 	$(OPINFO)/second_order.json --dtypes float64 --gradgrad --max-samples 8 || status=1; \

@@ -11,6 +11,9 @@ from pathlib import Path
 # Before anything imports torch: the device is emulated, silent fallbacks fail, and no cache outlives the run.
 os.environ["TORCHTPU_PLATFORM"] = "cpu"
 os.environ["TORCHTPU_FALLBACK"] = "error"
+# Half of the tests' time is spent in LLVM, on code that runs once: it need not be good code. XLA_FLAGS="" has it as users have it.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false")
 _cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
 os.environ["TORCHTPU_CACHE_DIR"] = _cache.name
 

@@ -38,6 +38,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& op) : handle(op), name(full_name(op.sc
       device_arg = index;
     } else if (type.find("Generator") != std::string::npos) {
       generator_arg = index;
+    } else if (argument.name() == "check_errors") {
+      check_errors_arg = index;
     }
     args.push_back(info);
   }

@@ -37,8 +37,10 @@ struct OpInfo {
   std::vector<ArgInfo> args;
   int device_arg = -1;
   int generator_arg = -1;
+  int check_errors_arg = -1;
   bool uses_precision = false; // its lowering depends on torch.set_float32_matmul_precision
   bool is_fill = false;        // its result depends on nothing but a number
+  bool value_errors = false;   // the CPU may refuse it because of a value
 
   // True if `value` of a kPromoted argument has to be an input, because fills of this shape were seen to vary.
   bool promoted(uint64_t shape_hash, double value);

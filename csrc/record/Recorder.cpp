@@ -10,6 +10,7 @@
 #include "csrc/device/Guard.h"
 #include "csrc/device/Host.h"
 #include "csrc/record/Lowering.h"
+#include "csrc/record/Rehearsal.h"
 
 namespace tpu {
 
@@ -47,6 +48,13 @@ void cross_boundaries(Issuer& issuer) {
     issuer.accumulated = false;
     flush(-1, "accumulated gradients");
   }
+}
+
+// `check_errors=True` asks for an error at once.
+bool wants_rehearsal(const Call& call) {
+  const int check_errors = call.op->check_errors_arg;
+  return (call.op->value_errors && eager_mode() == EagerMode::kDebug) ||
+         (check_errors >= 0 && call.arg(check_errors).toBool());
 }
 
 at::Tensor new_tensor(const OutputMeta& meta, TpuBuffer* buffer) {
@@ -145,6 +153,9 @@ class Recording {
       cross_boundaries(issuer);
     }
     const bool inference = !backward && issuer.optimizer_depth == 0 && !at::GradMode::is_enabled();
+    if (wants_rehearsal(call) && !issuer.abstract) {
+      rehearse(call);
+    }
     const Circumstances at{backward && recomputing(), issuer.abstract, inference};
     Signature* signature = nullptr;
     while (signature == nullptr || signature->kind == Signature::kResize) {

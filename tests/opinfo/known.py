@@ -11,12 +11,16 @@ import itertools
 Key = tuple[str, str, str]
 
 _NO_COMPLEX32 = "XLA has no complex numbers of two float16"
+_STRIDED_OUT = "the CPU misplaces what it writes to an out= argument that is not contiguous, or leaves it out"
 
 KNOWN: dict[Key, str] = {
     ("*", "complex32", "*"): _NO_COMPLEX32,
     ("chalf", "*", "*"): _NO_COMPLEX32,
     ("logcumsumexp", "complex64", "fn"):
         "complex sums are carried in single precision, the CPU's in double: the gradient, which subtracts them, loses digits",
+    ("narrow_copy", "*", "out"): _STRIDED_OUT,
+    ("nn.functional.avg_pool3d", "*", "out"): _STRIDED_OUT,
+    ("nn.functional.gelu", "*", "out"): _STRIDED_OUT,
 }
 
 

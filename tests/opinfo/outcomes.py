@@ -16,7 +16,7 @@ MEANING = {
     "unsupported": "the device said that it cannot",
     "aliasing": "other sharing of memory or other version counters than on the CPU",
     "strides": "other strides than on the CPU",
-    "error-type": "the device raised an error of another type than the CPU",
+    "error-type": "the device raised an error of another type than the CPU, or one that is its own fault",
     "pass": "the same as on the CPU",
     "error-pass": "both raised the same type",
     "layout": "not strided, and the device does not handle it",

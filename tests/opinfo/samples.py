@@ -55,7 +55,7 @@ def _ops(entry: Any, dtype: torch.dtype, checks: Checks) -> Iterator[Case]:
         if "inplace" in checks.variants and entry.get_inplace() and not sample.broadcasts_input:
             yield make(
                 f"inplace #{number}", "inplace", entry.get_inplace(), gradients=gradients and entry.supports_inplace_autograd)
-        if "out" in checks.variants and entry.supports_out and not ties and not entry.name.startswith("_foreach"):
+        if "out" in checks.variants and entry.supports_out and not entry.name.startswith("_foreach"):
             form = _OUT_FORMS[number % len(_OUT_FORMS)]
             yield make(f"out ({form}) #{number}", "out", entry.get_op(), out=form)
 

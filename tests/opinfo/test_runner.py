@@ -169,6 +169,16 @@ def test_errors(second: type[Exception] | None, outcome: str) -> None:
     assert check_error(Case("sample", "error", function, (X,)), "strict", CPU).outcome == outcome
 
 
+def test_a_fault_of_ours_is_no_refusal() -> None:
+    """Even if its type is what the CPU raises."""
+    said = ["bad index", *["INTERNAL ASSERT FAILED"] * 3]
+
+    def function(x: torch.Tensor) -> None:
+        raise RuntimeError(said.pop(0))
+
+    assert check_error(Case("sample", "error", function, (X,)), "strict", CPU).outcome == "error-type"
+
+
 def test_copies_keep_what_matters() -> None:
     """Strides, offsets, shared memory, tensors that are given twice, conjugation and requires_grad."""
     z = torch.complex(X, X)

@@ -51,6 +51,18 @@ def test_a_plain_loop_is_one_program(count, reads, zero):
     assert count.launches <= (STEPS + 2)
 
 
+def test_a_step_that_raised_is_over(count):
+    """Nothing of it is left to make later steps of another optimizer look as if they ran inside it."""
+
+    def unlucky() -> torch.Tensor:
+        raise ArithmeticError
+
+    failed = torch.optim.SGD(mlp().parameters(), lr=1e-2)
+    with pytest.raises(ArithmeticError):
+        failed.step(unlucky)
+    test_a_plain_loop_is_one_program(count, True, "before")
+
+
 def test_dropped_gradients_are_no_outputs(count):
     """Gradients that zero_grad drops before the program runs cost no memory; kept ones do."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from torchtpu.graph.functional import functional_overload
 from torchtpu.graph.overloads import key_of, overload
+from torchtpu.graph.value_errors import VALUE_ERRORS
 from torchtpu.rules import find
 
 STATIC = 0
@@ -71,6 +72,7 @@ class Description:
     takes_cpu: list[bool]
     uses_precision: bool
     is_fill: bool
+    value_errors: bool
     wide_numbers: bool  # run-time numbers are float64 whatever the data: 1 - beta is taken of them
 
 
@@ -98,6 +100,6 @@ def describe(name: str) -> Description:
     decomposed = find(key_of(functional)) is None
     return Description(
         roles, write_only, takes_cpu, packet.rstrip("_") in _USES_PRECISION or decomposed, name in _FILLS,
-        wide_numbers=family.startswith("fused_"))
+        family in VALUE_ERRORS, wide_numbers=family.startswith("fused_"))
 
 

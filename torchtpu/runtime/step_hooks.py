@@ -7,73 +7,52 @@ passes is recorded. That alone is right. The end of ``zero_grad`` and the loader
 from __future__ import annotations
 
 import functools
-import threading
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
-_stacks = threading.local()
+from torch.optim import optimizer
+from torch.utils.data import dataloader
 
-
-def _stack() -> list[int]:
-    if not hasattr(_stacks, "ids"):
-        _stacks.ids = []
-    return _stacks.ids
+# PyTorch runs every optimizer's step in a wrapper, and all wrappers share this code.
+_STEP = optimizer.Optimizer.profile_hook_step(lambda self: None).__code__
 
 
 def install(core: Any) -> None:
     """Install the hooks, once."""
-    from torch.optim import optimizer
-    from torch.utils.data import dataloader
-
-    optimizer.register_optimizer_step_pre_hook(lambda opt, args, kwargs: _enter(core, id(opt)))
-    optimizer.register_optimizer_step_post_hook(lambda opt, args, kwargs: _leave(core, id(opt)))
-    _call_after(optimizer.Optimizer, "zero_grad", lambda opt: _zeroed(core, id(opt)))
-    _call_before(dataloader._BaseDataLoaderIter, "__next__", core.next_batch)
+    optimizer.register_optimizer_step_pre_hook(lambda opt, args, kwargs: core.set_optimizer_depth(_depth()))
+    optimizer.register_optimizer_step_post_hook(lambda opt, args, kwargs: core.leave_optimizer(_depth() - 1))
+    _call_around(optimizer.Optimizer, "zero_grad", core, after=core.end_zero_grad)
+    _call_around(dataloader._BaseDataLoaderIter, "__next__", core, before=core.next_batch)
 
 
-def _forget(core: Any, number: int) -> None:
-    """A step that raised never reached its end: drop it, and what was nested in it, when its optimizer is seen again."""
-    stack = _stack()
-    if number in stack:
-        del stack[stack.index(number):]
+def _depth() -> int:
+    """How many steps of optimizers this thread is in, read off its stack: a step that raised left nothing to forget there."""
+    depth = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        depth += frame.f_code is _STEP
+        frame = frame.f_back
+    return depth
 
 
-def _enter(core: Any, number: int) -> None:
-    _forget(core, number)
-    _stack().append(number)
-    core.set_optimizer_depth(len(_stack()))
+def _nothing() -> None:
+    pass
 
 
-def _leave(core: Any, number: int) -> None:
-    _forget(core, number)
-    core.leave_optimizer(len(_stack()))
-
-
-def _zeroed(core: Any, number: int) -> None:
-    if number in _stack() and _stack()[0] == number:
-        _forget(core, number)
-        core.set_optimizer_depth(0)
-    core.end_zero_grad()
-
-
-def _call_after(owner: type, name: str, function: Callable[[Any], None]) -> None:
+def _call_around(
+    owner: type, name: str, core: Any, before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing,
+) -> None:
+    """Let a method of ``owner`` call ``before`` and ``after``, when the recorder knows in how many steps it is called."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        core.set_optimizer_depth(_depth())
+        before()
         result = original(self, *args, **kwargs)
-        function(self)
+        after()
         return result
-
-    setattr(owner, name, wrapped)
-
-
-def _call_before(owner: type, name: str, function: Callable[[], None]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        function()
-        return original(self, *args, **kwargs)
 
     setattr(owner, name, wrapped)
