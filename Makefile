@@ -12,7 +12,7 @@ CSRC    := $(shell find csrc -name '*.cpp' -o -name '*.h' 2>/dev/null)
 export TORCHTPU_PLATFORM ?= cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-op opinfo lint fix bench where docs golden clean
+.PHONY: help setup demo test test-all test-op opinfo lint fix bench where docs coverage golden clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## /\1\t/' | expand -t 12
@@ -43,6 +43,9 @@ test: setup  ## every test but the slow ones (T=path: only these)
 
 # An interrupted run goes on where it was; one that had finished starts again.
 OPINFO   = $(PY) -m tests.opinfo --resume --failures --json build/opinfo
+# One sample of every entry and dtype, compiled for a chip that need not be here.
+COMPILED_DTYPES = float32,bfloat16,float16,int64,int32,uint8,bool,complex64,float64,complex128
+COMPILE  = $(PY) -m tests.opinfo --compile v5e --dtypes $(COMPILED_DTYPES) --resume --failures --json build/compiled_v5e.json
 test-all: setup  ## every test, then PyTorch's whole operator databases (hours; can be interrupted)
 	XLA_FLAGS= $(PY) -m pytest -n $(WORKERS) --dist worksteal $(T)
 	@status=0; set -x; \
@@ -52,6 +55,7 @@ test-all: setup  ## every test, then PyTorch's whole operator databases (hours; 
 	$(OPINFO)/modules.json --suite modules --dtypes float32,bfloat16 --grad --error-inputs || status=1; \
 	$(OPINFO)/optim.json --suite optim --dtypes float32,bfloat16 --error-inputs || status=1; \
 	$(OPINFO)/foreach.json --suite foreach --dtypes float32,int64,bfloat16 --variants fn,inplace --grad || status=1; \
+	test $(LIBTPU) = 0 || $(COMPILE) || status=1; \
 	exit $$status
 
 test-op: setup  ## all samples, dtypes and gradients of one operator: OP=aten::addmm
@@ -82,6 +86,11 @@ where: setup  ## the rule, decomposition or fallback of one operator: OP=aten::a
 
 docs: setup  ## rewrite the generated pages of docs/
 	$(PY) docs/generate_errors.py
+	$(PY) -m docs.generate_coverage
+
+coverage: setup  ## fold the reports in build/opinfo/ into docs/coverage.json, and rewrite docs/coverage.md (REPORTS=files)
+	$(PY) -m docs.pass_rates $(REPORTS)
+	$(PY) -m docs.generate_coverage
 
 golden: setup  ## rewrite the golden files and show the difference
 	REWRITE_GOLDENS=1 $(PY) -m pytest -q -m golden

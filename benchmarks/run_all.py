@@ -21,6 +21,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 BENCHMARKS: dict[str, list[str]] = {
     "record": [],
     "flush": [],
+    "ops": [],
     "train_step": [],
     "train_step_12_layers": ["--layers", "12", "--rounds", "3"],
 }

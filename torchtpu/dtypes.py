@@ -64,6 +64,7 @@ def to_torch(dtype: np.dtype) -> torch.dtype:
 FROM_NUMBER: dict[int, torch.dtype] = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
     7: torch.float64, 8: torch.complex32, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16,
+    12: torch.qint8, 13: torch.quint8, 14: torch.qint32,  # named only to be refused
     23: torch.float8_e5m2, 24: torch.float8_e4m3fn, 25: torch.float8_e5m2fnuz, 26: torch.float8_e4m3fnuz, 27: torch.uint16,
     28: torch.uint32, 29: torch.uint64,
 }

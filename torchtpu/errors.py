@@ -65,6 +65,15 @@ class UnsupportedDtypeError(TorchTPUError, ValueError):  # not a TypeError, whos
     template = "{op}: expected {expected}, got {got}. {why} {fix}"
 
 
+class LayoutError(TorchTPUError, NotImplementedError):
+    """A tensor that is not plain memory: sparse, quantized, or nested with strides. XLA knows dense arrays only."""
+
+    template = "{op}: expected dense tensors, got a {kind} one. XLA programs have no such arrays. {fix}"
+    DENSE = "Keep it on the CPU, or move x.to_dense()."
+    FLOATS = "Keep it on the CPU, or move x.dequantize(); torch._int_mm takes int8 as it is."
+    JAGGED = "Use layout=torch.jagged, or pad; in nn.TransformerEncoder, enable_nested_tensor=False."
+
+
 class MissingRuleError(TorchTPUError, NotImplementedError):
     """An operator has no rule and no decomposition, and the CPU fallback is off."""
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <cstring>
@@ -185,9 +186,14 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
     impl->set_sizes_contiguous(size);
     const int64_t needed = (impl->storage_offset() + self.numel()) * item_bytes;
     c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    if (self.numel() != 0 && needed > static_cast<int64_t>(storage->nbytes())) {
+    const auto bytes_before = static_cast<int64_t>(storage->nbytes());
+    if (self.numel() != 0 && needed > bytes_before) {
       TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
       resize_storage(storage, needed);
+    }
+    const at::Context& context = at::globalContext();
+    if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory()) {
+      at::native::fill_resize_deterministic_(self, bytes_before);
     }
   }
   if (memory_format.has_value() && *memory_format != at::MemoryFormat::Preserve) {

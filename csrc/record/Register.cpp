@@ -2,7 +2,10 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -33,9 +36,18 @@ constexpr auto kKey = c10::DispatchKey::PrivateUse1;
 
 // ---- kernels written by hand: allocation, metadata, copies ----
 
-at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
-                               std::optional<at::Layout> layout, std::optional<at::Device> device,
-                               std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
+// With torch.use_deterministic_algorithms, memory that nobody wrote is NaN or the largest number, as on the CPU.
+at::Tensor filled_if_asked(at::Tensor tensor) {
+  const at::Context& context = at::globalContext();
+  if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory()) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
+at::Tensor allocate(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                    std::optional<at::Device> device, std::optional<bool> pin_memory,
+                    std::optional<at::MemoryFormat> memory_format) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only CPU tensors can be pinned.");
   TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "The tpu device holds dense tensors, got layout ", *layout,
               ". Keep sparse tensors on the CPU, or densify them with .to_dense().");
@@ -59,6 +71,12 @@ at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarTy
   return tensor;
 }
 
+at::Tensor empty_memory_format(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                               std::optional<at::Layout> layout, std::optional<at::Device> device,
+                               std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
+  return filled_if_asked(allocate(size, dtype, layout, device, pin_memory, memory_format));
+}
+
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> device,
                          std::optional<bool> pin_memory) {
@@ -67,10 +85,9 @@ at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride, std::op
   const auto item_bytes = static_cast<int64_t>(c10::elementSize(scalar_type));
   const auto num_bytes =
       static_cast<int64_t>(at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item_bytes)));
-  at::Tensor tensor =
-      empty_memory_format({num_bytes / item_bytes}, scalar_type, layout, device, pin_memory, std::nullopt);
+  at::Tensor tensor = allocate({num_bytes / item_bytes}, scalar_type, layout, device, pin_memory, std::nullopt);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
-  return tensor;
+  return filled_if_asked(std::move(tensor));
 }
 
 bool has_compatible_shallow_copy_type(const at::Tensor& /*self*/, const at::Tensor& from) {
@@ -85,6 +102,11 @@ at::Tensor& set_nothing(at::Tensor& self) {
 
 void record_stream(at::Tensor& /*self*/, at::Stream /*stream*/) {} // XLA keeps the arguments of running programs alive
 
+// Asked by nn.TransformerEncoder before it makes a nested tensor of padded ones: no, and it goes on with those.
+bool can_nest(const at::Tensor& /*padded*/, const at::Tensor& /*mask*/) {
+  return false;
+}
+
 [[noreturn]] at::Tensor pin_memory(const at::Tensor& /*self*/, std::optional<at::Device> /*device*/) {
   host().raise("InteropError",
                "what=pin_memory() was called on a tpu tensor\x1f"
@@ -93,6 +115,27 @@ void record_stream(at::Tensor& /*self*/, at::Stream /*stream*/) {} // XLA keeps 
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && (self.numel() == 0 || at::eq(self, other).all().item<bool>());
+}
+
+// Results whose size is known only once they are there: computed first, then written.
+at::Tensor& write_found(const at::Tensor& found, at::Tensor& out) {
+  TORCH_CHECK(out.scalar_type() == found.scalar_type(), "Expected out tensor to have dtype ", found.scalar_type(),
+              ", but got ", out.scalar_type(), " instead");
+  at::native::resize_output(out, found.sizes());
+  return out.copy_(found);
+}
+
+at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
+  return write_found(at::masked_select(self, mask), out);
+}
+
+at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  return write_found(at::nonzero(self), out);
 }
 
 } // namespace
@@ -200,6 +243,9 @@ void register_by_hand() {
   aten.impl("set_", &set_nothing);
   aten.impl("is_set_to", &at::native::is_set_to);
   aten.impl("equal", &equal);
+  aten.impl("masked_select.out", &masked_select_out);
+  aten.impl("nonzero.out", &nonzero_out);
+  aten.impl("_nested_tensor_from_mask_left_aligned", &can_nest);
   aten.impl("_pin_memory", &pin_memory);
   aten.impl("record_stream", &record_stream);
   aten.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);

@@ -28,12 +28,15 @@ class Checks:
     gradgrad: bool = False
     mode: str = "strict"
     fallback: str = "warn"
+    topology: str = ""  # compiled for it, instead of run and compared
 
     @property
     def key(self) -> str:
         """One line that tells records of different checks apart."""
         orders = [name for name, on in (("grad", self.grad), ("gradgrad", self.gradgrad)) if on]
         samples = f"samples={self.max_samples or 'all'}"
+        if self.topology:
+            return f"compile={self.topology} fallback={self.fallback}"
         return " ".join([",".join(self.variants), *orders, samples, self.mode, f"fallback={self.fallback}"])
 
 
@@ -83,6 +86,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--gradgrad", action="store_true", help="compare second-order gradients too, in float64 and complex128")
     p.add_argument("--error-inputs", action="store_true", help="also one task an entry with its samples of bad arguments")
     p.add_argument("--mode", choices=MODES, default="strict", help="eager mode of the device (default: strict)")
+    p.add_argument("--compile", default="", metavar="TOPOLOGY", dest="topology",
+                   help="compile one sample of an entry and dtype, with gradients, for this chip (v5e); nothing is compared")
     p.add_argument("--fallback", choices=("error", "warn"), default="warn", help="operators without a lowering (default: warn)")
     p.add_argument("--jobs", type=int, default=2, metavar="N", help="worker processes (default: 2)")
     p.add_argument("--timeout", type=float, default=300, metavar="S", help="seconds for one task (default: 300)")
@@ -99,8 +104,13 @@ def parse(arguments: list[str] | None = None) -> Options:
     given = p.parse_args(arguments)
     if given.resume and not given.json:
         p.error("--resume needs --json")
-    checks = Checks(
-        given.variants, given.max_samples, given.grad or given.gradgrad, given.gradgrad, given.mode, given.fallback)
+    if given.topology and given.error_inputs:
+        p.error("--compile takes no --error-inputs")
+    if given.topology:
+        checks = Checks(grad=True, mode="fused", fallback=given.fallback, topology=given.topology)
+    else:
+        checks = Checks(
+            given.variants, given.max_samples, given.grad or given.gradgrad, given.gradgrad, given.mode, given.fallback)
     return Options(
         given.suite, checks, given.only, given.dtypes, given.error_inputs, given.jobs, given.timeout, given.json,
         given.resume, given.failures, given.compare)

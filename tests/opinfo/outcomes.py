@@ -10,6 +10,7 @@ from typing import Any
 MEANING = {
     "crash": "the worker died, twice",
     "timeout": "the worker was stopped after --timeout seconds",
+    "compile-fail": "--compile: the compiler refused it",
     "fail": "other values, shapes, dtypes or structure than on the CPU",
     "error": "the device raised where the CPU did not",
     "error-missed": "the CPU raised and the device did not",
@@ -18,13 +19,16 @@ MEANING = {
     "strides": "other strides than on the CPU",
     "error-type": "the device raised an error of another type than the CPU, or one that is its own fault",
     "pass": "the same as on the CPU",
+    "compile-part": "--compile: a part compiles; the rest runs on the CPU, or has a shape that depends on values",
+    "compile-pass": "--compile: it compiles",
+    "compile-none": "--compile: there is nothing to compute",
     "error-pass": "both raised the same type",
     "layout": "not strided, and the device does not handle it",
     "cpu-refuses": "the CPU raised, so there is nothing to compare",
     "cpu-accepts": "an error sample about which the CPU has no complaint",
     "empty": "no samples",
 }
-FAILURES = tuple(MEANING)[:9]
+FAILURES = tuple(MEANING)[:10]
 _MESSAGES = 3  # kept of each variant and outcome
 _MESSAGE_LENGTH = 700
 

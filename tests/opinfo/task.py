@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -18,6 +19,7 @@ import torchtpu.inspect
 from tests.opinfo import samples
 from tests.opinfo.case import Case
 from tests.opinfo.check import Verdict, check, check_error, told
+from tests.opinfo.compiling import CANDIDATES, chosen, compile_case
 from tests.opinfo.database import ERRORS, Task, entries
 from tests.opinfo.options import Checks
 from tests.opinfo.outcomes import Record
@@ -38,6 +40,8 @@ def run_task(task: Task, checks: Checks) -> Record:
         _seed(task.key)
         if task.dtype == ERRORS:
             _run(record, samples.error_cases(task.suite, entry), lambda case: check_error(case, checks.mode))
+        elif checks.topology:
+            _compile(record, task, checks)
         else:
             _run(record, samples.cases(task.suite, entry, getattr(torch, task.dtype), checks), check)
     record.seconds = round(time.perf_counter() - start, 3)
@@ -65,6 +69,20 @@ def _run(record: Record, cases: Iterator[Case], judge: Callable[[Case], Verdict]
         record.random += verdict.random
         record.gradients += verdict.gradients
         record.refereed += verdict.refereed
+
+
+def _compile(record: Record, task: Task, checks: Checks) -> None:
+    """One of the first samples."""
+    cases = samples.cases(task.suite, entries(task.suite)[task.entry], getattr(torch, task.dtype), checks)
+    try:
+        case = chosen(itertools.islice(cases, CANDIDATES))
+    except Exception as error:  # PyTorch's own sample maker, on the CPU
+        record.add("samples", "cpu-refuses", told(error))
+        return
+    if case is not None:
+        verdict = compile_case(case, checks.topology)
+        record.add("compile", verdict.outcome, f"{case}: {verdict.message}" if verdict.message else "")
+        record.samples += 1
 
 
 def _seed(text: str) -> None:

@@ -233,7 +233,7 @@ def test_workers_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """When they die or hang; what died is tried once more."""
     monkeypatch.setattr(workers, "serve", _serve_badly)
     tasks = [Task("ops", entry, "float32") for entry in ("works", "dies", "hangs", "dies-once", "works-too")]
-    pool = workers.Pool(Checks(mode=str(tmp_path)), jobs=2, timeout_s=2)
+    pool = workers.Pool(Checks(mode=str(tmp_path)), jobs=2, timeout_s=8)
     came = {task.entry: (record.status, record.retried) for task, record in pool.run(tasks)}
     assert came == {
         "works": ("pass", False), "dies": ("crash", True), "hangs": ("timeout", False), "dies-once": ("pass", True),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import re
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from tests.opinfo.database import Task
@@ -18,6 +20,7 @@ from tests.opinfo.outcomes import Record
 
 _START_S = 300  # for the imports of a fresh worker
 _MOST_BYTES = 4 << 30  # a worker that has grown beyond is replaced
+_FATAL = re.compile(r"^F\d{4} .*", re.MULTILINE)  # as written by the logger of XLA and libtpu
 _TAIL = 600  # characters of a dead worker's last words
 
 
@@ -72,9 +75,10 @@ class Worker:
         self.pipe.close()
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
-        with open(self.log, errors="replace") as words:
-            return " ".join(words.read().split())[-_TAIL:]
+        """The line with which a library ended the process, or the end of what there is on stderr."""
+        text = Path(self.log).read_text(errors="replace")
+        fatal = _FATAL.search(text)
+        return fatal[0] if fatal else " ".join(text.split())[-_TAIL:]
 
 
 class Pool:
@@ -135,5 +139,5 @@ class Pool:
 
     def _lost(self, outcome: str, text: str) -> Record:
         record = Record(self.checks.key)
-        record.add(outcome, outcome, text)
+        record.add("compile" if self.checks.topology else outcome, outcome, text)
         return record

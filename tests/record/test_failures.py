@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,6 +15,14 @@ from torch.nn import functional as F
 from torchtpu import _C
 from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError, PoisonedTensorError
 from torchtpu.runtime import executables, memory
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises, even where the shell that started the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Switch:

@@ -8,6 +8,10 @@ from typing import Any
 
 def apply(torch: Any, bridge: Any) -> None:
     """Apply all of them."""
+    from torchtpu.device import layouts, nested
+
+    layouts.refuse_others(torch)
+    nested.attend_by_padding(torch)
     _dlpack(torch)
     _printing()
     _sending(torch)

@@ -58,6 +58,7 @@ def compile_for(program: RecordedProgram, topology: str = "v5e") -> Report:
         PlatformError: libtpu is not installed.
         TopologyError: an unknown topology.
         CompileError: the TPU compiler refused the program; the message is its own.
+        UnsupportedDtypeError: there is complex128 in it.
     """
     chip = _first_chip(_SMALLEST.get(topology, topology))
     start = time.perf_counter()

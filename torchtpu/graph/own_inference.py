@@ -68,9 +68,10 @@ def _geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
 
 def _lstsq(self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> tuple[Tensor, ...]:
     """Full rank is taken for granted: without it, PyTorch leaves out the residuals."""
+    torch._check(self.dim() > 1, lambda: "linalg.lstsq: input must have at least 2 dimensions")
     rows, columns = self.shape[-2:]
     vector = b.dim() < self.dim()
-    torch._check(self.dim() > 1 and b.dim() in (self.dim(), self.dim() - 1), lambda: "linalg.lstsq: dimensions do not fit")
+    torch._check(b.dim() in (self.dim(), self.dim() - 1), lambda: "linalg.lstsq: dimensions do not fit")
     right = b.unsqueeze(-1) if vector else b
     torch._check(right.shape[-2] == rows, lambda: "linalg.lstsq: input.size(-2) should match other.size(-2)")
     torch._check(b.dtype == self.dtype, lambda: "linalg.lstsq: Expected input and other to have the same dtype")
@@ -94,7 +95,17 @@ def _lstsq_out(
     return tuple(out.values())
 
 
+def _native_multi_head_attention(*args: Any, need_weights: bool = True, **kwargs: Any) -> tuple[Any, Any]:
+    """Weights that are not needed are no tensor; PyTorch's own inference makes an empty one of them."""
+    op = torch.ops.aten._native_multi_head_attention.default
+    place = [argument.name for argument in op._schema.arguments].index("need_weights")
+    needed = args[place] if len(args) > place else need_weights
+    out, weights = op(*args, **kwargs) if len(args) > place else op(*args, need_weights=need_weights, **kwargs)
+    return out, weights if needed else None
+
+
 INFERENCE: dict[str, Callable[..., Any]] = {
+    "aten::_native_multi_head_attention": _native_multi_head_attention,
     # Bools may be shifted by ints, which PyTorch's own does not know.
     **{f"aten::__{side}shift__.{kind}": torch.mul for side in "lr" for kind in ("Tensor", "Scalar")},
     "aten::_ctc_loss": _ctc_loss,

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from torchtpu.graph import promotion, refused_dtypes
+from torchtpu.graph import promotion, refused_draws, refused_dtypes, refused_layouts
 from torchtpu.graph.arguments import HostScalar, TensorArgument
 from torchtpu.graph.overloads import key_of
 from torchtpu.graph.refused_dtypes import Check, Named, refuse, tensors
 
 _INDEX_NAMES = ("index", "indices")
+_EXACT_OUT = frozenset({"aten::aminmax.out", "aten::complex.out", "aten::polar.out"})
 
 
 def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
@@ -28,6 +29,8 @@ def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
     """
     if key_of(op) == "aten::cat.out":
         _joined_into(*arguments)
+    if key_of(op) in _EXACT_OUT:
+        _exact_out(op, arguments)
     named = {a.name: value for a, value in zip(op._schema.arguments, arguments, strict=True) if not a.is_out}
     for name in _INDEX_NAMES:
         if isinstance(named.get(name), TensorArgument):
@@ -69,6 +72,40 @@ def _extreme(op: torch._ops.OpOverload, named: Named) -> None:
     refused_dtypes.ordered(op, named)
 
 
+def _extremes(op: torch._ops.OpOverload, named: Named) -> None:
+    """The extreme of nothing, along dims."""
+    sizes, dims = named["self"].sizes, named["dim"]
+    dims = [dims] if isinstance(dims, int) else list(dims or ())
+    name = op._schema.name.partition("::")[2]
+    if not dims and 0 in sizes:
+        raise RuntimeError(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+            "Specify the reduction dim with the 'dim' argument.")
+    for dim in dims:
+        if -len(sizes) <= dim < len(sizes) and sizes[dim] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
+    refused_dtypes.ordered(op, named)
+
+
+def _bins(op: torch._ops.OpOverload, named: Named) -> None:
+    if len(named["bins"]) != named["self"].sizes[-1]:
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
+
+
+def _narrow_copy(op: torch._ops.OpOverload, named: Named) -> None:
+    if named["dim"] >= len(named["self"].sizes):  # an IndexError everywhere else
+        raise RuntimeError(f"narrow_copy: Expected dim < {len(named['self'].sizes)}, but got {named['dim']}")
+
+
+def _exact_out(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
+    """Operators that do not convert what they write."""
+    first = arguments[0].dtype
+    wanted = first if key_of(op) == "aten::aminmax.out" else first.to_complex()
+    for argument, parsed in zip(op._schema.arguments, arguments, strict=True):
+        if argument.is_out and parsed.dtype != wanted:
+            raise RuntimeError(f"Expected out tensor to have dtype {wanted}, but got {parsed.dtype} instead")
+
+
 def _dim(op: torch._ops.OpOverload, named: Named) -> None:
     ndim = max(len(named["self"].sizes), 1)
     if not -ndim <= named["dim"] < ndim:
@@ -95,11 +132,6 @@ def _multinomial(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not named["replacement"] and count > weights.sizes[-1]:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-
-
-def _uniform(op: torch._ops.OpOverload, named: Named) -> None:
-    if named["from"] > named["to"]:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={named['from']} > to={named['to']}")
 
 
 def _bucketize(op: torch._ops.OpOverload, named: Named) -> None:
@@ -150,6 +182,8 @@ def _joined_into(joined: list[TensorArgument], _: int, out: TensorArgument) -> N
 
 _CHECKS: dict[str, Check] = {
     **refused_dtypes.CHECKS,
+    **refused_draws.CHECKS,
+    **refused_layouts.CHECKS,
     **dict.fromkeys((
         "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "gcd", "lcm",
         "__lshift", "__rshift", "__ilshift", "__irshift",
@@ -160,14 +194,16 @@ _CHECKS: dict[str, Check] = {
     ), _same_dtype),
     **dict.fromkeys(("masked_fill", "masked_scatter"), _masked),
     **dict.fromkeys(("max", "min"), _extreme),
+    **dict.fromkeys(("amax", "amin", "aminmax"), _extremes),
+    **dict.fromkeys(("_histogramdd_bin_edges", "_histogramdd_from_bin_cts"), _bins),
     **dict.fromkeys(("_softmax", "_log_softmax"), _dim),
     **dict.fromkeys(("index", "index_put", "_index_put_impl"), _index),
     **dict.fromkeys(("index_select", "gather", "index_copy", "scatter", "scatter_add"), _index_along),
     "index_fill": _index_fill,
     "embedding": _embedding,
     "cat": _cat,
+    "narrow_copy": _narrow_copy,
     "index_add": _index_add,
     "multinomial": _multinomial,
-    "uniform": _uniform,
     "bucketize": _bucketize,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,8 +17,10 @@ Check = Callable[[torch._ops.OpOverload, Named], None]
 _FACTORS = frozenset({"alpha", "value"})  # they scale another operand and have no say in the dtype of the result
 
 
-def refuse(op: torch._ops.OpOverload, tensors: list[TensorArgument], wrong: Callable[[torch.dtype], bool], expected: str, why: str,
-           fix: str) -> None:
+def refuse(
+    op: torch._ops.OpOverload, tensors: Sequence[TensorArgument | HostScalar], wrong: Callable[[torch.dtype], bool], expected: str,
+    why: str, fix: str,
+) -> None:
     """Refuse tensors of a wrong dtype.
 
     Raises:
@@ -29,9 +31,9 @@ def refuse(op: torch._ops.OpOverload, tensors: list[TensorArgument], wrong: Call
             raise UnsupportedDtypeError(op=key_of(op), expected=expected, got=str(tensor.dtype), why=why, fix=fix)
 
 
-def tensors(named: Named) -> list[TensorArgument]:
-    """All tensors of a call that are read."""
-    return [leaf for leaf in leaves(named.values()) if isinstance(leaf, TensorArgument)]
+def tensors(named: Named) -> list[TensorArgument | HostScalar]:
+    """All tensors of a call that are read, 0-dim ones of the CPU included."""
+    return [leaf for leaf in leaves(named.values()) if isinstance(leaf, TensorArgument | HostScalar)]
 
 
 def _is_bool(leaf: Any) -> bool:

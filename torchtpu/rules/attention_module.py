@@ -67,8 +67,7 @@ def aten__native_multi_head_attention(
     out, probs = _attend(ctx, query, key, value, num_head, (qkv_weight, qkv_bias), (proj_weight, proj_bias), mask,
                          mask_type)
     if not need_weights:
-        # PyTorch's CPU leaves the weights undefined here, its shape inference makes an empty tensor of them.
-        return out, jnp.zeros(ctx.outputs[1].shape, out.dtype) if len(ctx.outputs) > 1 else None
+        return out, None
     return out, jnp.mean(probs, axis=1) if average_attn_weights else probs
 
 

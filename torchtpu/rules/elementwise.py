@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from torchtpu.rules._float_bits import copysign, frexp, signbit
 from torchtpu.rules._numbers import (
     Scalar,
     cast,
@@ -56,7 +57,7 @@ def _digamma(x: Array) -> Array:
     """Poles: an infinity at zero, of the opposite sign; NaN at negative integers."""
     at_pole = (x < 0) & (x == jnp.trunc(x))
     value = jnp.where(at_pole, constant(np.nan, x.dtype), lax.digamma(x))
-    return jnp.where(x == 0, jnp.copysign(constant(np.inf, x.dtype), -x), value)
+    return jnp.where(x == 0, copysign(constant(np.inf, x.dtype), -x), value)
 
 
 def _zeta_limit(q: Array) -> Array:
@@ -192,7 +193,7 @@ def aten_sgn(ctx: RuleContext, self: Array) -> Array:
 def aten_signbit(ctx: RuleContext, self: Array) -> Array:
     """aten::signbit(Tensor self) -> Tensor"""
     if is_inexact(self.dtype):
-        return jnp.signbit(self)
+        return signbit(self)
     return jnp.zeros(self.shape, bool) if is_bool(self.dtype) else self < 0
 
 
@@ -289,8 +290,7 @@ def aten_polygamma(ctx: RuleContext, n: int, self: Array) -> Array:
 def aten_frexp_Tensor(ctx: RuleContext, self: Array) -> tuple[Array, Array]:
     """aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
     (x,) = to_compute(ctx, self)
-    mantissa, exponent = jnp.frexp(x)
-    return mantissa, exponent
+    return frexp(x)
 
 
 @lower("aten::clone", "aten::lift", "aten::lift_fresh_copy", "aten::alias_copy", "aten::detach_copy")

@@ -9,6 +9,15 @@ import jax.numpy as jnp
 import jax.scipy.special as jsp
 from jax import Array, lax
 
+from torchtpu.rules._division import (
+    floored_quotient,
+    floored_remainder,
+    greatest_common_divisor,
+    least_common_multiple,
+    truncated_quotient,
+    truncated_remainder,
+)
+from torchtpu.rules._float_bits import copysign
 from torchtpu.rules._numbers import (
     Scalar,
     cast,
@@ -85,7 +94,7 @@ def _floor_divide(x: Array, y: Array) -> Array:
     Source: ``div_floor_floating`` in c10/util/generic_math.h, which starts from the exact remainder.
     """
     if not is_inexact(x.dtype):
-        return jnp.floor_divide(x, y)
+        return floored_quotient(x, y)
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
     x, y = jnp.broadcast_arrays(x, y)
     remainder = lax.rem(x, y)
@@ -93,7 +102,7 @@ def _floor_divide(x: Array, y: Array) -> Array:
     quotient = jnp.where((remainder != 0) & ((y < 0) != (remainder < 0)), quotient - one, quotient)
     whole = jnp.floor(quotient)
     whole = jnp.where(quotient - whole > constant(0.5, x.dtype), whole + one, whole)
-    whole = jnp.where(quotient == 0, jnp.copysign(zero, x / y), whole)
+    whole = jnp.where(quotient == 0, copysign(zero, x / y), whole)
     return jnp.where(y == 0, x / y, whole)
 
 
@@ -106,18 +115,14 @@ def aten_div_mode(ctx: RuleContext, self: Array, other: Any, *, rounding_mode: s
         return _floor_divide(*to_wide(ctx, self, other))
     x, y = to_wide(ctx, self, other)
     if not is_inexact(x.dtype):
-        return lax.div(*jnp.broadcast_arrays(x, y))
+        return truncated_quotient(x, y)
     return jnp.trunc(rounded(jnp.divide(x, y), ctx.common_dtype))  # ATen cuts the quotient of the 16-bit dtype
-
-
-def _fmod(x: Array, y: Array) -> Array:
-    return lax.rem(*jnp.broadcast_arrays(x, y))
 
 
 # Discontinuous: a scalar is rounded to the tensor's dtype before anything else, as ATen does.
 lower_table({"aten::floor_divide": _floor_divide, "aten::floor_divide.Scalar": _floor_divide}, _rule(to_wide))
-lower_table(_overloads({"aten::remainder": jnp.remainder}, "Tensor", "Scalar", "Scalar_Tensor"), _rule(to_wide))
-lower_table(_overloads({"aten::fmod": _fmod}, "Tensor", "Scalar"), _rule(to_wide))
+lower_table(_overloads({"aten::remainder": floored_remainder}, "Tensor", "Scalar", "Scalar_Tensor"), _rule(to_wide))
+lower_table(_overloads({"aten::fmod": truncated_remainder}, "Tensor", "Scalar"), _rule(to_wide))
 
 COMPARISONS = {
     "aten::eq": jnp.equal,
@@ -179,8 +184,8 @@ SELECTION = {
     "aten::fmax": jnp.fmax,
     "aten::fmin": jnp.fmin,
     "aten::heaviside": _heaviside,
-    "aten::gcd": jnp.gcd,
-    "aten::lcm": jnp.lcm,
+    "aten::gcd": greatest_common_divisor,
+    "aten::lcm": least_common_multiple,
     "aten::nextafter": jnp.nextafter,
 }
 lower_table(SELECTION, _rule(to_common))
@@ -199,8 +204,8 @@ def _xlog1py(x: Array, y: Array) -> Array:
 # Integers become floats.
 FLOAT = {
     "aten::atan2": jnp.arctan2,
-    "aten::copysign.Tensor": jnp.copysign,
-    "aten::copysign.Scalar": jnp.copysign,
+    "aten::copysign.Tensor": copysign,
+    "aten::copysign.Scalar": copysign,
     "aten::hypot": jnp.hypot,
     "aten::logaddexp": jnp.logaddexp,
     "aten::logaddexp2": jnp.logaddexp2,

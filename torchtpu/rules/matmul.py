@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -22,9 +23,26 @@ def _dot(ctx: RuleContext, left: Array, right: Array, dimensions: Any) -> Array:
     if dimensions is _BATCHED and left.shape[0] == 1:
         # Not only simpler: XLA drops such a batch late, and its CPU cannot run the product of 16-bit floats that is left.
         return _dot(ctx, left[0], right[0], _MATMUL)[None]
-    return lax.dot_general(
-        left, right, dimensions, precision=ctx.matmul_precision, preferred_element_type=ctx.accum(left.dtype)
-    )
+    def by_unit(left: Array, right: Array) -> Array:
+        return lax.dot_general(
+            left, right, dimensions, precision=ctx.matmul_precision, preferred_element_type=ctx.accum(left.dtype))
+
+    if left.dtype == np.int64:
+        return lax.platform_dependent(left, right, tpu=functools.partial(_summed, dimensions=dimensions), default=by_unit)
+    return by_unit(left, right)
+
+
+def _summed(left: Array, right: Array, dimensions: Any) -> Array:
+    """Products element by element, and their sums, which the compiler fuses: a TPU's matrix unit has no 64-bit integers."""
+    (left_summed, right_summed), (left_batch, right_batch) = dimensions
+    left_free = [d for d in range(left.ndim) if d not in (*left_summed, *left_batch)]
+    right_free = [d for d in range(right.ndim) if d not in (*right_summed, *right_batch)]
+    left = jnp.transpose(left, (*left_batch, *left_free, *left_summed))
+    right = jnp.transpose(right, (*right_batch, *right_free, *right_summed))
+    places = [len(left_batch) + len(left_free) + i for i in range(len(right_free))]
+    left = jnp.expand_dims(left, places)
+    right = jnp.expand_dims(right, [len(left_batch) + i for i in range(len(left_free))])
+    return jnp.sum(left * right, axis=tuple(range(left.ndim - len(left_summed), left.ndim)))
 
 
 def plus_scaled(ctx: RuleContext, self: Array, product: Array, beta: Scalar, alpha: Scalar) -> Array:

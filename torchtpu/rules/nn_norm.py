@@ -300,3 +300,18 @@ def aten_batch_norm_backward(
     """  # noqa: E501
     return aten_native_batch_norm_backward(
         ctx, grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask)
+
+
+@lower("aten::_weight_norm_interface_backward")
+def aten__weight_norm_interface_backward(
+    ctx: RuleContext, grad_w: Array, saved_v: Array, saved_g: Array, saved_norms: Array, dim: int
+) -> tuple[Array, Array]:
+    """aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)
+
+    Of w = g v / |v|, where the norm is over every dimension but ``dim``.
+    """  # noqa: E501
+    grad, v, g = widen(grad_w), widen(saved_v), widen(saved_g)
+    norms = widen(saved_norms).reshape(g.shape)
+    others = tuple(d for d in range(v.ndim) if d != dim % v.ndim)
+    along = jnp.sum(grad * v, axis=others, keepdims=True) / norms
+    return g / norms * (grad - v * (along / norms)), along

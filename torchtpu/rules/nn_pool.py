@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from torchtpu.rules._division import truncated_quotient
 from torchtpu.rules._wide import widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower_table
@@ -199,7 +200,7 @@ def _make_avg_pool(num_dims: int) -> Callable[..., Array]:
 def _quotient(x: Array, counts: np.ndarray | float) -> Array:
     counts = np.asarray(counts)
     if jnp.issubdtype(x.dtype, jnp.integer):
-        return lax.div(x, jnp.broadcast_to(jnp.asarray(counts.astype(x.dtype)), x.shape))
+        return truncated_quotient(x, jnp.asarray(counts.astype(x.dtype)))
     return x / counts.astype(x.dtype)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from torchtpu.rules._numbers import Scalar
+from torchtpu.rules._numbers import Scalar, is_complex
 from torchtpu.rules._wide import number, widen
 from torchtpu.rules.context import RuleContext, opmath
 from torchtpu.rules.registry import lower, lower_table
@@ -48,11 +48,18 @@ def _normal(key: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 
 def _uniform(ctx: RuleContext, low: Scalar, high: Scalar) -> Array:
-    """Uniform over [low, high): what rounds to the end becomes the beginning, as on CUDA."""
-    unit = unit_uniform(ctx.key(), ctx.out_shape, ctx.out_dtype)
+    """Uniform over [low, high): what rounds to the end becomes the beginning, as on CUDA. Complex numbers are so in both parts."""
+    if is_complex(ctx.out_dtype):
+        parts = _uniform_of(ctx.key(), (2, *ctx.out_shape), np.finfo(ctx.out_dtype).dtype, low, high)
+        return jax.lax.complex(parts[0], parts[1])
+    return _uniform_of(ctx.key(), ctx.out_shape, ctx.out_dtype, low, high)
+
+
+def _uniform_of(key: Array, shape: tuple[int, ...], dtype: np.dtype, low: Scalar, high: Scalar) -> Array:
+    unit = unit_uniform(key, shape, dtype)
     low, high = number(low, unit), number(high, unit)
-    value = (unit * (high - low) + low).astype(ctx.out_dtype)
-    low, high = (jnp.asarray(x).astype(ctx.out_dtype) for x in (low, high))
+    value = (unit * (high - low) + low).astype(dtype)
+    low, high = (jnp.asarray(x).astype(dtype) for x in (low, high))
     return jnp.where(value >= high, low, value)
 
 

@@ -18,6 +18,8 @@ Array = jax.Array
 
 # Up to this many comparisons, samples with replacement compare with every weight instead of searching.
 MAX_COMPARISONS = 1 << 22
+# From here on, a Poisson number is within a hundredth of a normal one that was corrected for its skew.
+LARGE_RATE = 4096
 
 
 @lower("aten::randperm", "aten::randperm.generator")
@@ -57,8 +59,17 @@ def aten_multinomial(
 
 @lower("aten::poisson")
 def aten_poisson(ctx: RuleContext, self: Array, generator: None = None) -> Array:
-    """aten::poisson(Tensor self, Generator? generator=None) -> Tensor"""
-    return jax.random.poisson(ctx.key(), self.astype(np.float32), self.shape, jnp.int32)
+    """aten::poisson(Tensor self, Generator? generator=None) -> Tensor
+
+    Large rates go by the quantiles of a normal number (Cornish and Fisher, to the second term): rejection sampling subtracts
+    numbers there that single precision no longer tells apart, and 32-bit counts come to their end.
+    """
+    rate = widen(self)
+    z = jax.random.normal(ctx.key(), rate.shape, rate.dtype)
+    large = jnp.floor(rate + jnp.sqrt(rate) * z + (jnp.square(z) - 1) / 6 + 0.5)
+    few = jnp.where(rate < LARGE_RATE, rate, 0).astype(np.float32)
+    few = jax.random.poisson(ctx.key(), few, rate.shape, jnp.int32).astype(rate.dtype)
+    return jnp.where(rate < LARGE_RATE, few, large)
 
 
 @lower("aten::binomial")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from torchtpu.rules._division import floored_quotient
 from torchtpu.rules._numbers import Scalar, at_least_1d, canonical_dim, cast, constant, full, is_bool, is_inexact
 from torchtpu.rules.context import RuleContext, opmath
 from torchtpu.rules.indexing import whole_indices
@@ -105,7 +106,8 @@ def _identity(reduce: str, dtype: Any) -> np.ndarray:
 
 def _mean(total: Array, counts: Array) -> Array:
     counts = jnp.maximum(counts, constant(1, counts.dtype))
-    return total / cast(counts, total.dtype) if is_inexact(total.dtype) else total // cast(counts, total.dtype)
+    counts = cast(counts, total.dtype)
+    return total / counts if is_inexact(total.dtype) else floored_quotient(total, counts)
 
 
 def scatter_reduce(self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool) -> Array:

@@ -20,7 +20,7 @@ from jax.experimental import serialize_executable
 
 from torchtpu import flags
 from torchtpu._version import __version__
-from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError
+from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError, UnsupportedDtypeError
 from torchtpu.graph.program import RecordedProgram
 from torchtpu.runtime import memory
 from torchtpu.runtime.counters import ProgramRecord, counters
@@ -116,7 +116,10 @@ def compile_lowered(program: RecordedProgram, where: Any) -> jax.stages.Compiled
     Raises:
         CompileError: XLA refused it; the message is XLA's.
         OutOfMemoryError: it cannot fit the device, whatever is free.
+        UnsupportedDtypeError: it has complex128 in it, and is for a TPU.
     """
+    if _platform_of(where) == "tpu":
+        _refuse_complex128(program)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # chosen by size, not by layout
         stage = lowered(program, where)
@@ -127,6 +130,21 @@ def compile_lowered(program: RecordedProgram, where: Any) -> jax.stages.Compiled
             if "RESOURCE_EXHAUSTED" in str(error) and isinstance(where, jax.Device):
                 raise memory.out_of_memory(None, where) from error
             raise CompileError(num_nodes=len(program.nodes), why=str(error).strip().split("\n")[0]) from error
+
+
+def _platform_of(where: Any) -> str:
+    return where.platform if isinstance(where, jax.Device) else next(iter(where.device_set)).platform
+
+
+def _refuse_complex128(program: RecordedProgram) -> None:
+    """XLA:TPU emulates float64 and only some of complex128: the rest is not refused there, but ends the process."""
+    for call in (node.lowered for node in program.nodes):
+        arrays = (*call.buffers, *call.outputs, *(write.view for write in call.writes))
+        if any(array.dtype == np.complex128 for array in arrays):
+            raise UnsupportedDtypeError(
+                op=call.op, expected="complex64 on a TPU", got="complex128",
+                why="Its compiler has no complex numbers of two float64.",
+                fix="Use .to(torch.complex64), or move this part to the CPU.")
 
 
 def _compile(program: RecordedProgram, device: jax.Device) -> Executable:

@@ -188,7 +188,16 @@ def wrong_shape(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3, 4), [5], None, None, 1e-5)
 
 
+def weight_norms(t: Make) -> Iterator[Sample]:
+    v = t(4, 3, 2)
+    for dim in (0, 2):
+        shape = [n if d == dim else 1 for d, n in enumerate(v.shape)]
+        norms = v.double().square().sum([d for d in range(3) if d != dim], keepdim=True).sqrt().to(t.dtype)
+        yield call(t(4, 3, 2), v, t(*shape), norms, dim)
+
+
 ROWS: list[Row] = [
+    Row("aten::_weight_norm_interface_backward", weight_norms, (F32,)),
     Row("aten::mse_loss", loss(), FLOATS, grads=True),
     Row("aten::mse_loss_backward", loss_backward(), FLOATS),
     Row("aten::smooth_l1_loss", loss(0.7), FLOATS, grads=True),

@@ -1,0 +1,111 @@
+"""Sequences of several lengths in recurrent layers, attention with masks, and modules that PyTorch's module database leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+RECURRENT: dict[str, tuple[type[nn.RNNBase], dict[str, Any]]] = {
+    "RNN": (nn.RNN, {"nonlinearity": "relu"}),
+    "LSTM": (nn.LSTM, {}),
+    "GRU": (nn.GRU, {"num_layers": 2, "bidirectional": True, "dropout": 0.0}),
+    "bidirectional LSTM": (nn.LSTM, {"bidirectional": True, "bias": False}),
+    "projected LSTM": (nn.LSTM, {"proj_size": 2, "num_layers": 2}),
+}
+
+
+def to_cpu(tensors: Any) -> list[torch.Tensor]:
+    return [t.detach().cpu() for t in tensors]
+
+
+def recurrent(name: str, device: str, sort: bool) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    kind, options = RECURRENT[name]
+    layer = kind(3, 4, **options)
+    x, lengths = torch.randn(5, 3, 3), torch.tensor([5, 3, 1] if sort else [2, 5, 3])
+    layer.to(device)
+    leaf = x.to(device).requires_grad_()
+    out, state = layer(pack_padded_sequence(leaf, lengths, enforce_sorted=sort))
+    assert isinstance(out, PackedSequence) and out.data.device.type == device
+    padded, found = pad_packed_sequence(out)
+    assert torch.equal(found, lengths)
+    states = state if isinstance(state, tuple) else (state,)
+    (padded.square().sum() + sum(s.sum() for s in states)).backward()
+    assert leaf.grad is not None
+    return to_cpu([padded, *states, leaf.grad, *(p.grad for p in layer.parameters() if p.grad is not None)])
+
+
+@pytest.mark.parametrize("sort", [True, False], ids=["sorted", "unsorted"])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_packed_sequences(name, sort):
+    torch.testing.assert_close(recurrent(name, "tpu", sort), recurrent(name, "cpu", sort), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("train", [True, False])
+def test_attention_with_masks(need_weights, train):
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layer = nn.MultiheadAttention(8, 2, batch_first=True)
+        x = torch.randn(2, 5, 8).to(device).requires_grad_()
+        padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2]).to(device)
+        causal = nn.Transformer.generate_square_subsequent_mask(5, device=device) < 0
+        layer.to(device).train(train)
+        with torch.set_grad_enabled(train):
+            out, weights = layer(x, x, x, key_padding_mask=padding, attn_mask=causal, need_weights=need_weights)
+        assert (weights is not None) == need_weights
+        results = [out] + ([weights] if need_weights else [])
+        if train:
+            out.square().sum().backward()
+            results += [x.grad, layer.in_proj_weight.grad]
+        return to_cpu(results)
+
+    torch.testing.assert_close(run("tpu"), run("cpu"), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own: its encoder uses strided nesting where it can
+@pytest.mark.parametrize("train", [True, False])
+def test_a_whole_transformer(train):
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
+        source, target = torch.randn(2, 4, 8).to(device), torch.randn(2, 3, 8).to(device)
+        padding = torch.tensor([[False] * 4, [False] * 2 + [True] * 2]).to(device)
+        mask = model.generate_square_subsequent_mask(3, device=device)
+        model.to(device).train(train)
+        with torch.set_grad_enabled(train):
+            out = model(source, target, tgt_mask=mask, src_key_padding_mask=padding, memory_key_padding_mask=padding,
+                        tgt_is_causal=True)
+        if train:
+            out.square().sum().backward()
+        return to_cpu([out, *(p.grad for p in model.parameters() if p.grad is not None)])
+
+    torch.testing.assert_close(run("tpu"), run("cpu"), rtol=1e-3, atol=1e-4)
+
+
+def test_adaptive_softmax():
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layer = nn.AdaptiveLogSoftmaxWithLoss(6, 20, [4, 10], div_value=2.0).to(device)
+        x = torch.randn(9, 6).to(device).requires_grad_()
+        out, loss = layer(x, torch.tensor([0, 3, 5, 9, 11, 19, 2, 4, 10]).to(device))
+        loss.backward()
+        return to_cpu([out, loss, x.grad, layer.log_prob(x), layer.predict(x)])
+
+    torch.testing.assert_close(run("tpu"), run("cpu"), rtol=1e-4, atol=1e-5)
+
+
+def test_ctc_of_joined_targets():
+    def run(device: str) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(7, 3, 5).to(device).requires_grad_()
+        targets = torch.tensor([1, 2, 2, 3, 4, 1]).to(device)
+        loss = nn.CTCLoss()(x.log_softmax(2), targets, torch.tensor([7, 6, 5]), torch.tensor([3, 2, 1]))
+        loss.backward()
+        return to_cpu([loss, x.grad])
+
+    torch.testing.assert_close(run("tpu"), run("cpu"), rtol=1e-4, atol=1e-5)
