@@ -11,7 +11,7 @@ from typing import Any
 
 
 def attend_by_padding(torch: Any) -> None:
-    """Patch the attention of jagged tensors, once that part of PyTorch is imported: few programs need it."""
+    """Patch the attention of jagged tensors, which `import torch` has loaded already."""
     from torch.nested._internal import nested_tensor
 
     load = nested_tensor.NestedTensor.__torch_function__.__func__

@@ -8,9 +8,8 @@ from typing import Any
 
 def apply(torch: Any, bridge: Any) -> None:
     """Apply all of them."""
-    from torchtpu.device import layouts, nested
+    from torchtpu.device import nested
 
-    layouts.refuse_others(torch)
     nested.attend_by_padding(torch)
     _dlpack(torch)
     _printing()

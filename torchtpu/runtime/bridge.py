@@ -43,7 +43,7 @@ class Bridge:
                 fix="Set TORCHTPU_CPU_DEVICES to emulate several." if self.kind == "cpu" else "Use an index that exists.")
 
     def _start(self) -> None:
-        from torchtpu.runtime import platform, step_hooks, transfers
+        from torchtpu.runtime import layouts, platform, step_hooks, transfers
 
         started = platform.start()
         self.read_mode()
@@ -51,6 +51,7 @@ class Bridge:
         self.core.set_max_programs(flags.get("TORCHTPU_MAX_PROGRAMS"))
         self.core.set_upload_type(transfers.Upload)
         step_hooks.install(self.core)
+        layouts.refuse_others()
         self.kind, self.devices = started.kind, started.devices
         self.core.set_available(True)
         self.core.set_started(len(self.devices))
