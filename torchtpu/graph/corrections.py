@@ -34,7 +34,7 @@ _SUGGESTED_FORMAT = frozenset({
     "aten::native_batch_norm", "aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit.no_stats",
     "aten::_native_batch_norm_legit_no_training", "aten::_native_batch_norm_legit", "aten::native_batch_norm_backward",
     "aten::native_group_norm", "aten::native_group_norm_backward", "aten::max_unpool2d",
-    "aten::reflection_pad2d_backward", "aten::replication_pad2d_backward",
+    "aten::reflection_pad2d_backward", "aten::replication_pad2d_backward", "aten::slow_conv_transpose2d",
 })
 _ASKED_FOR_FORMAT = {"aten::reflection_pad2d_backward": 1, "aten::replication_pad2d_backward": 1}
 # 16-bit data with float32 parameters: the statistics are as wide as the parameters.

@@ -10,4 +10,5 @@ CPU_ONLY: dict[str, str] = {
     "aten::_linalg_eigvals": _NOT_SYMMETRIC,
     "aten::linalg_ldl_factor_ex": _PIVOTED,
     "aten::linalg_ldl_solve": _PIVOTED,
+    "aten::_spdiags": "its result is a sparse tensor, and this device holds dense ones only",
 }

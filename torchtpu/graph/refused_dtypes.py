@@ -122,7 +122,14 @@ def _spread(op: torch._ops.OpOverload, named: Named) -> None:
            "The mean of whole numbers is none.", "Use .float().")
 
 
+def _power_sum(op: torch._ops.OpOverload, named: Named) -> None:
+    if named["dtype"] is None:
+        refuse(op, [named["self"]], lambda dtype: not (dtype.is_floating_point or dtype.is_complex), "floats",
+               "Its powers are floats.", "Use .float().")
+
+
 CHECKS: dict[str, Check] = {
+    "linalg__powsum": _power_sum,
     **dict.fromkeys(("add", "_foreach_add"), _sum),
     **dict.fromkeys(("sub", "rsub", "_foreach_sub"), _difference),
     **dict.fromkeys(("mul", "addcmul", "_foreach_mul", "_foreach_addcmul"), _fits_back),

@@ -27,9 +27,10 @@ from torchtpu.rules.context import RuleContext, opmath
 
 _PRECISIONS = {"highest": jax.lax.Precision.HIGHEST, "high": jax.lax.Precision.HIGH, "medium": jax.lax.Precision.DEFAULT}
 _SLOT_CLASSES = {"float32": 0, "float64": 1, "int64": 2, "complex64": 3, "complex128": 4}
-# Operators that write arguments without saying so in their schema, if `training` is set.
+# Operators that write arguments without saying so in their schema, if `training` is set or there is no such argument.
 _HIDDEN_WRITES = {
     "aten::native_batch_norm": ("aten::_native_batch_norm_legit_functional", ("running_mean", "running_var")),
+    "aten::batch_norm_update_stats": ("aten::batch_norm_update_stats", ("running_mean", "running_var")),
 }
 Buffer = tuple[torch.dtype | None, tuple[int, ...] | None, int]  # dtype and shape of the value (None: no value), bytes
 
@@ -101,8 +102,9 @@ def _functional_form(op: torch._ops.OpOverload, arguments: list[Any]) -> tuple[t
     hidden = _HIDDEN_WRITES.get(key_of(op))
     if hidden is not None:
         by_name = {a.name: v for a, v in zip(op._schema.arguments, arguments, strict=True)}
-        if by_name["training"] and all(by_name[name] is not None for name in hidden[1]):
-            return overload(hidden[0]), hidden[1]
+        given = tuple(name for name in hidden[1] if by_name[name] is not None)
+        if by_name.get("training", True) and (given == hidden[1] or hidden[0] == key_of(op)):
+            return overload(hidden[0]), given
     return functional_overload(op) or op, written_arguments(op)
 
 

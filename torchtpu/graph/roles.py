@@ -58,6 +58,8 @@ _OVERWRITES_SELF = frozenset({
 })
 _USES_PRECISION = frozenset({
     "mm", "bmm", "addmm", "baddbmm", "addbmm", "dot", "vdot", "mv", "addmv", "addr", "convolution", "convolution_backward",
+    "_slow_conv2d_forward", "_slow_conv2d_backward", "slow_conv3d_forward", "slow_conv_dilated2d", "slow_conv_dilated3d",
+    "slow_conv_transpose2d", "slow_conv_transpose3d",
     "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_fused_attention_overrideable_backward",
     "_addmm_activation",
 })

@@ -1,4 +1,4 @@
-"""The fused forward passes of ``torch.nn.MultiheadAttention`` and ``TransformerEncoderLayer`` outside of training."""
+"""The fused forward passes of ``torch.nn.MultiheadAttention`` and ``TransformerEncoderLayer`` outside of training, and parts."""
 
 from __future__ import annotations
 
@@ -106,3 +106,41 @@ def aten__transformer_encoder_layer_fwd(
         return x + feed_forward(norm_2(x))
     x = norm_1(x + attend(x))
     return norm_2(x + feed_forward(x))
+
+
+@lower("aten::_transform_bias_rescale_qkv")
+def aten__transform_bias_rescale_qkv(
+    ctx: RuleContext, qkv: Array, qkv_bias: Array, num_heads: int
+) -> tuple[Array, Array, Array]:
+    """aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> (Tensor, Tensor, Tensor)
+
+    Shapes: qkv [batch, tokens, 3 * heads * width] -> three times [batch, heads, tokens, width]
+    """
+    q, k, v = (_heads(x, num_heads) for x in jnp.split(widen(qkv) + widen(qkv_bias), 3, axis=-1))
+    return q * number(1 / math.sqrt(q.shape[-1]), q), k, v
+
+
+@lower("aten::_masked_softmax")
+def aten__masked_softmax(
+    ctx: RuleContext, self: Array, mask: Array, dim: int | None = None, mask_type: int | None = None
+) -> Array:
+    """aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor
+
+    The mask is set where nothing is wanted; where that is everywhere, the result is NaN.
+    """
+    if self.size == 0:
+        return self
+    allowed = _allowed(mask, mask_type) if mask_type in (QUERIES_BY_KEYS, BATCH_BY_KEYS) else ~mask
+    x = jnp.atleast_1d(widen(self))
+    return jax.nn.softmax(jnp.where(allowed, x, number(-jnp.inf, x)), axis=-1 if dim is None else dim).reshape(self.shape)
+
+
+@lower("aten::_masked_softmax_backward")
+def aten__masked_softmax_backward(
+    ctx: RuleContext, grad_output: Array, output: Array, mask: Array, dim: int | None = None
+) -> Array:
+    """aten::_masked_softmax_backward(Tensor grad_output, Tensor output, Tensor mask, int? dim=None) -> Tensor"""
+    grad, out = jnp.atleast_1d(widen(grad_output)), jnp.atleast_1d(widen(output))
+    zero = number(0, grad)
+    total = jnp.sum(jnp.where(mask, zero, grad * out), -1 if dim is None else dim, keepdims=True)
+    return jnp.where(mask, zero, out * (grad - total)).reshape(grad_output.shape)

@@ -70,6 +70,14 @@ def aten_add(ctx: RuleContext, self: Array, other: Any, alpha: Scalar = 1) -> Ar
     return jnp.add(x, scaled(y, alpha))
 
 
+@lower("aten::_add_relu.Tensor", "aten::_add_relu.Scalar")
+def aten__add_relu(ctx: RuleContext, self: Array, other: Any, alpha: Scalar = 1) -> Array:
+    """``self + alpha * other``, cut off below zero; what is infinite becomes the largest number, as in ATen."""
+    total = aten_add(ctx, self, other, alpha)
+    limits = jnp.finfo(total.dtype) if is_inexact(total.dtype) else jnp.iinfo(total.dtype)
+    return jnp.clip(total, constant(0, total.dtype), constant(limits.max, total.dtype))
+
+
 @lower("aten::sub.Tensor", "aten::sub.Scalar")
 def aten_sub(ctx: RuleContext, self: Array, other: Any, alpha: Scalar = 1) -> Array:
     """``self - alpha * other``, a tensor or a number."""

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from torchtpu.rules._numbers import narrow_loops
+from torchtpu.rules._numbers import cast, narrow_loops
 from torchtpu.rules._wide import widen
-from torchtpu.rules.context import RuleContext
+from torchtpu.rules.context import RuleContext, opmath
 from torchtpu.rules.registry import lower
 
 # Coefficients of I, A, A^2, A^3 and A^6 in five polynomials B1 to B5: the sum of the first 19 terms of the exponential series
@@ -61,3 +61,16 @@ def aten_linalg_matrix_exp(ctx: RuleContext, self: Array) -> Array:
 
     with narrow_loops(a.dtype):
         return lax.fori_loop(np.int32(0), jnp.max(halvings), squared, power)
+
+
+@lower("aten::_compute_linear_combination")
+def aten__compute_linear_combination(ctx: RuleContext, input: Array, coefficients: Array) -> Array:
+    """aten::_compute_linear_combination(Tensor input, Tensor coefficients) -> Tensor
+
+    Not a matrix product: there are few terms, and they want all their digits.
+
+    Shapes: input [terms, ...], coefficients [sums, terms] -> [sums, ...]
+    """
+    dtype = opmath(ctx.out_dtype)
+    weights = cast(coefficients, dtype).reshape(coefficients.shape + (1,) * (input.ndim - 1))
+    return jnp.sum(weights * cast(input, dtype), 1, dtype=dtype)

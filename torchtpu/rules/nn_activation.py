@@ -223,6 +223,26 @@ def aten_glu_backward(ctx: RuleContext, grad_output: Array, self: Array, dim: in
     return jnp.concatenate([g * s, g * a * s * (1 - s)], axis=dim)
 
 
+@lower("aten::glu_jvp")
+def aten_glu_jvp(ctx: RuleContext, glu: Array, x: Array, dx: Array, dim: int) -> Array:
+    """aten::glu_jvp(Tensor glu, Tensor x, Tensor dx, int dim) -> Tensor"""
+    (_, gate), (da, dgate) = (jnp.split(widen(v), 2, axis=dim) for v in (x, dx))
+    s = lax.logistic(gate)
+    return da * s + widen(glu) * (1 - s) * dgate
+
+
+@lower("aten::glu_backward_jvp")
+def aten_glu_backward_jvp(
+    ctx: RuleContext, grad_x: Array, grad_glu: Array, x: Array, dgrad_glu: Array, dx: Array, dim: int
+) -> Array:
+    """aten::glu_backward_jvp(Tensor grad_x, Tensor grad_glu, Tensor x, Tensor dgrad_glu, Tensor dx, int dim) -> Tensor
+
+    ``grad_x``, what ``glu_backward`` returned, is not needed.
+    """
+    at, along = (widen(grad_glu), widen(x)), (widen(dgrad_glu), widen(dx))
+    return jax.jvp(lambda g, y: aten_glu_backward(ctx, g, y, dim), at, along)[1]
+
+
 @lower("aten::_prelu_kernel")
 def aten__prelu_kernel(ctx: RuleContext, self: Array, weight: Array) -> Array:
     """aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""

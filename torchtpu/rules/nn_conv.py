@@ -95,3 +95,42 @@ def aten_convolution_backward(
     if output_mask[2]:
         grad_bias = jnp.sum(widen(grad_output), (0, *range(2, grad_output.ndim)))
     return grad_input, grad_weight, grad_bias
+
+
+def _unflattened(weight: Array, kernel_size: Ints) -> Array:
+    """ATen lets the weight of these be a matrix, [out, in * kernel]."""
+    return weight.reshape(weight.shape[0], -1, *kernel_size) if weight.ndim == 2 else weight
+
+
+@lower("aten::_slow_conv2d_forward", "aten::slow_conv3d_forward", "aten::slow_conv_dilated2d", "aten::slow_conv_dilated3d")
+def aten_slow_conv(
+    ctx: RuleContext, self: Array, weight: Array, kernel_size: Ints, bias: Array | None, stride: Ints, padding: Ints,
+    dilation: Ints = (1,),
+) -> Array:
+    """A direct convolution by the names of ATen's own kernels; the batch may be missing."""
+    batch = self if self.ndim == len(kernel_size) + 2 else self[None]
+    out = aten_convolution(
+        ctx, batch, _unflattened(weight, kernel_size), bias, stride, padding, dilation, False, (0,), 1)
+    return out.reshape(ctx.out_shape)
+
+
+@lower("aten::slow_conv_transpose2d", "aten::slow_conv_transpose3d")
+def aten_slow_conv_transpose(
+    ctx: RuleContext, self: Array, weight: Array, kernel_size: Ints, bias: Array | None, stride: Ints, padding: Ints,
+    output_padding: Ints, dilation: Ints,
+) -> Array:
+    """A transposed convolution by the name of ATen's own kernel; the batch may be missing."""
+    batch = self if self.ndim == len(kernel_size) + 2 else self[None]
+    out = aten_convolution(ctx, batch, weight, bias, stride, padding, dilation, True, output_padding, 1)
+    return out.reshape(ctx.out_shape)
+
+
+@lower("aten::_slow_conv2d_backward.output_mask")
+def aten__slow_conv2d_backward_output_mask(
+    ctx: RuleContext, grad_output: Array, self: Array, weight: Array, kernel_size: Ints, stride: Ints, padding: Ints,
+    output_mask: Mask,
+) -> tuple[Array | None, Array | None, Array | None]:
+    """aten::_slow_conv2d_backward.output_mask(Tensor grad_output, Tensor self, Tensor weight, SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, bool[3] output_mask) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)"""  # noqa: E501
+    grad_input, grad_weight, grad_bias = aten_convolution_backward(
+        ctx, grad_output, self, _unflattened(weight, kernel_size), None, stride, padding, (1,), False, (0,), 1, output_mask)
+    return grad_input, None if grad_weight is None else grad_weight.reshape(weight.shape), grad_bias

@@ -184,6 +184,19 @@ def _running(old: Array, new: Array, momentum: Scalar) -> Array:
     return (1 - momentum) * widen(old) + momentum * new
 
 
+@lower("aten::batch_norm_update_stats")
+def aten_batch_norm_update_stats(
+    ctx: RuleContext, input: Array, running_mean: Array | None, running_var: Array | None, momentum: Scalar
+) -> tuple[Array, ...]:
+    """aten::batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) -> (Tensor, Tensor)
+
+    Mean and biased variance; and, which the schema hides, the new running statistics if there are old ones.
+    """
+    _, mean, _, *new = _batch_norm(input, None, None, running_mean, running_var, True, momentum, 0.0)
+    var = _moments(widen(input), _all_but_channels(input))[1].reshape(-1)
+    return mean, var, *(statistic for statistic in new if statistic is not None)
+
+
 def _saved(ctx: RuleContext, index: int, value: Array) -> Array:
     """A saved statistic, or an empty tensor where PyTorch saves none (outside of training)."""
     shape = ctx.outputs[index].shape

@@ -157,6 +157,12 @@ def aten_aminmax(
     return jnp.min(self, dims, keepdims=keepdim), jnp.max(self, dims, keepdims=keepdim)
 
 
+@lower("aten::_aminmax", "aten::_aminmax.dim")
+def aten__aminmax(ctx: RuleContext, self: Array, dim: int | None = None, keepdim: bool = False) -> tuple[Array, Array]:
+    """What ``aminmax`` was called before it was public."""
+    return aten_aminmax(ctx, self, dim=dim, keepdim=keepdim)
+
+
 def moments(x: Array, dims: tuple[int, ...], correction: Scalar) -> tuple[Array, Array]:
     """Variance and mean over ``dims``, which stay with length 1; ``x`` must be in its compute dtype.
 
@@ -244,6 +250,20 @@ def aten_linalg_vector_norm(
     """aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""  # noqa: E501
     x = cast(self, self.dtype if dtype is None else dtype)
     return vector_norm(cast(x, opmath(x.dtype)), ord, canonical_dims(dim, self.ndim), keepdim)
+
+
+@lower("aten::linalg__powsum")
+def aten_linalg__powsum(
+    ctx: RuleContext, self: Array, ord: Scalar = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Array:
+    """aten::linalg__powsum(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor
+
+    The norm before its root is taken; of order zero every element counts, one that is zero as well.
+    """
+    x = cast(self, self.dtype if dtype is None else dtype)
+    size = jnp.abs(cast(x, opmath(x.dtype)))
+    power = size * size if is_static(ord) and ord == 2 else jnp.power(size, cast(ord, size.dtype))
+    return _sum(power, canonical_dims(dim, self.ndim), keepdim)
 
 
 @lower("aten::norm.Scalar", "aten::norm.ScalarOpt_dim", "aten::norm.ScalarOpt_dim_dtype", "aten::norm.ScalarOpt_dtype")

@@ -129,6 +129,14 @@ def ldexp(t: Make) -> Iterator[Sample]:
     yield call(t(3, 4), t(3, 4, low=-3, high=3, dtype=torch.int32))
 
 
+def add_relu(t: Make) -> Iterator[Sample]:
+    yield call(t(3, 4), t(4), alpha=2)
+    yield call(t(3, 4), t())
+    yield call(torch.tensor([100, -100, 3]).to(t.dtype), torch.tensor([20, 3, -4]).to(t.dtype))
+    if t.dtype.is_floating_point:
+        yield call(torch.tensor([float("inf"), float("-inf"), -0.0]), torch.zeros(3))
+
+
 def unequal_shapes(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3), torch.ones(4))
 
@@ -146,6 +154,8 @@ ROWS: list[Row] = [
     *rows(["aten::sub.Tensor"], with_alpha, ARITHMETIC, grads=True, errors=unequal_shapes),
     *rows(["aten::rsub.Tensor"], two(), ARITHMETIC, grads=True, errors=unequal_shapes),
     *rows(["aten::add.Scalar", "aten::sub.Scalar", "aten::rsub.Scalar"], scalar_with_alpha, ARITHMETIC, grads=True),
+    Row("aten::_add_relu.Tensor", add_relu, (F32, I64), errors=unequal_shapes),
+    Row("aten::_add_relu.Scalar", lambda t: [call(t(3, 4), 1, 2), call(t(3, 4), -1)], (F32, I64)),
     *rows(["aten::mul.Tensor"], multiplied, (F32, I64, BOOL), grads=True, errors=unequal_shapes),
     *rows(["aten::mul.Scalar"], number(2, 1.5), ARITHMETIC, grads=True),
     *rows(["aten::div.Tensor"], two(0.5, 3, least=0.5, numbers=True), (F32, I64), grads=True, errors=unequal_shapes),

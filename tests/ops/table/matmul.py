@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tests.ops.row import BF16, F32, FLOATS, I64, Make, Row, Sample, call, rows
+from tests.ops.row import BF16, F32, FLOATS, I64, Make, Row, Sample, Samples, call, rows
 
 # Sums of products in another order, and one bfloat16 rounding more or less.
 LOOSE = {F32: (1e-4, 1e-5), BF16: (3e-2, 3e-2)}
@@ -89,6 +89,46 @@ def wrong_inner(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3, 4), torch.ones(4, 6, dtype=torch.float64))
 
 
+def slow(num_dims: int) -> Samples:
+    """By the names of the CPU's own kernels: no groups, no dilation."""
+
+    def samples(t: Make) -> Iterator[Sample]:
+        kernel = [3] * num_dims
+        x, w = t(2, 3, *[6] * num_dims), t(4, 3, *kernel)
+        yield call(x, w, kernel, None, [1] * num_dims, [0] * num_dims)
+        yield call(x, w, kernel, t(4), [2] * num_dims, [1] * num_dims)
+        if num_dims == 2:
+            yield call(x, w.reshape(4, -1), kernel, t(4), [1, 1], [1, 1])
+
+    return samples
+
+
+def slow_backward(t: Make) -> Iterator[Sample]:
+    for mask in ([True, True, True], [False, True, False], [True, False, True]):
+        yield call(t(2, 4, 4, 4), t(2, 3, 6, 6), t(4, 3, 3, 3), [3, 3], [1, 1], [0, 0], mask)
+    yield call(t(2, 4, 4, 4), t(2, 3, 6, 6), t(4, 27), [3, 3], [1, 1], [0, 0], [True, True, True])
+
+
+def dilated(num_dims: int) -> Samples:
+    def samples(t: Make) -> Iterator[Sample]:
+        kernel = [3] * num_dims
+        x, w = t(2, 3, *[6] * num_dims), t(4, 3, *kernel)
+        yield call(x, w, kernel, t(4), [1] * num_dims, [1] * num_dims, [2] * num_dims)
+        yield call(x[0], w, kernel, None, [2] * num_dims, [0] * num_dims, [1] * num_dims)
+
+    return samples
+
+
+def transposed_convolution(num_dims: int) -> Samples:
+    def samples(t: Make) -> Iterator[Sample]:
+        kernel = [3] * num_dims
+        x, w = t(2, 3, *[4] * num_dims), t(3, 4, *kernel)
+        yield call(x, w, kernel)
+        yield call(x, w, kernel, t(4), [2] * num_dims, [1] * num_dims, [1] * num_dims)
+
+    return samples
+
+
 ROWS: list[Row] = [
     Row("aten::mm", mm, (F32, BF16, I64), grads=True, tolerance=LOOSE, errors=wrong_inner),
     Row("aten::bmm", bmm, (F32, BF16, I64), grads=True, tolerance=LOOSE,
@@ -110,4 +150,11 @@ ROWS: list[Row] = [
     Row("aten::convolution", convolution, FLOATS, grads=True, tolerance=LOOSE, errors=lambda t: [
         conv(t, (2, 3, 8, 8), (4, 2, 3, 3)), conv(t, (2, 3, 2, 2), (4, 3, 5, 5))]),
     Row("aten::convolution_backward", convolution_backward, (F32,), tolerance={F32: (1e-3, 1e-4)}),
+    Row("aten::_slow_conv2d_forward", slow(2), (F32,), tolerance=LOOSE),
+    Row("aten::slow_conv3d_forward", slow(3), (F32,), tolerance=LOOSE),
+    Row("aten::_slow_conv2d_backward.output_mask", slow_backward, (F32,), tolerance=LOOSE),
+    Row("aten::slow_conv_dilated2d", dilated(2), (F32,), tolerance=LOOSE),
+    Row("aten::slow_conv_dilated3d", dilated(3), (F32,), tolerance=LOOSE),
+    Row("aten::slow_conv_transpose2d", transposed_convolution(2), (F32,), tolerance=LOOSE),
+    Row("aten::slow_conv_transpose3d", transposed_convolution(3), (F32,), tolerance=LOOSE),
 ]

@@ -180,6 +180,26 @@ def gru_reference(x: torch.Tensor, h: torch.Tensor, state: torch.Tensor, bx: Any
     return n + z * (state - n), torch.cat([r, z, n, state, hn], 1)
 
 
+def update_stats(t: Make) -> Iterator[Sample]:
+    yield call(t(4, 3, 2), t(3), t(3, low=1), 0.1)
+    yield call(t(4, 3), None, None, 0.1)
+
+
+def masked_softmax(t: Make) -> Iterator[Sample]:
+    wanted = torch.tensor([False, True, False, True])
+    yield call(t(3, 4), torch.stack([wanted, ~wanted, ~wanted]), 1, 2)
+    yield call(t(3, 4), torch.stack([wanted, ~wanted, wanted]), 0, 2)
+    yield call(t(3, 4), torch.ones(3, 4, dtype=torch.bool), None, 2)
+    yield call(t(2, 3, 4, 4), t.mask(4, 4), None, 0)
+    yield call(t(2, 3, 4, 4), torch.stack([wanted, ~wanted]), 3, 1)
+    yield call(t(0, 4), t.mask(0, 4), 1, 2)
+
+
+def masked_softmax_backward(t: Make) -> Iterator[Sample]:
+    for dim in (1, 0, None):
+        yield call(t(3, 4), t(3, 4).softmax(1), t.mask(3, 4), dim)
+
+
 def no_class(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3, 4), torch.ones(2, dtype=torch.int64), None, 1, -100)
 
@@ -225,6 +245,10 @@ ROWS: list[Row] = [
     Row("aten::native_batch_norm_backward", batch_norm_backward, (F32,), tolerance=LOOSE),
     Row("aten::_scaled_dot_product_fused_attention_overrideable", attention, FLOATS, tolerance=LOOSE, reference=attention_reference,
         first_only=True, no_strides="heads and positions swap places in memory, as flash attention leaves them"),
+    Row("aten::_transform_bias_rescale_qkv", lambda t: [call(t(2, 3, 24), t(24), 2)], FLOATS, dense=True),
+    Row("aten::_masked_softmax", masked_softmax, FLOATS, dense=True),  # the CPU mixes up the places of strided ones
+    Row("aten::_masked_softmax_backward", masked_softmax_backward, FLOATS, dense=True),
+    Row("aten::batch_norm_update_stats", update_stats, FLOATS, tolerance=LOOSE),
     Row("aten::_thnn_fused_lstm_cell", lstm, FLOATS, tolerance=LOOSE, reference=lstm_reference),
     Row("aten::_thnn_fused_gru_cell", gru, FLOATS, tolerance=LOOSE, reference=gru_reference),
 ]

@@ -60,6 +60,11 @@ def glu(t: Make) -> Iterator[Sample]:
     yield call(t(4, 3), 0)
 
 
+def glu_second(t: Make) -> Iterator[Sample]:
+    x, grad = t(3, 4), t(3, 2)
+    yield call(torch.ops.aten.glu_backward(grad, x, 1), grad, x, t(3, 2), t(3, 4), 1)
+
+
 def odd(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3))
 
@@ -100,6 +105,8 @@ ROWS: list[Row] = [
     Row("aten::log_sigmoid_backward", log_sigmoid_backward, (F32,)),
     Row("aten::glu", glu, FLOATS, grads=True, errors=odd),
     Row("aten::glu_backward", lambda t: [call(t(3, 2), t(3, 4), 1)], FLOATS),
+    Row("aten::glu_jvp", lambda t: [call(t(3, 2), t(3, 4), t(3, 4), 1)], (F32,)),
+    Row("aten::glu_backward_jvp", glu_second, (F32,)),
     Row("aten::_prelu_kernel", prelu, FLOATS, grads=True),
     Row("aten::_prelu_kernel_backward", prelu_backward, FLOATS),
     *rows(["aten::hardshrink", "aten::softshrink"], one(0.7), FLOATS, grads=True),

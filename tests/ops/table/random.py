@@ -55,6 +55,11 @@ def a_permutation(result: torch.Tensor) -> None:
     assert values.sort().values.tolist() == list(range(len(values)))
     assert not torch.equal(values, torch.arange(len(values)))
 
+def concentrations(t: Make) -> Iterator[Sample]:
+    """All four approximations: near both ends, and in between with large and small parameters."""
+    for low, high in ((0.1, 2), (2, 6), (7, 50)):
+        alpha = t(40, low=low, high=high)
+        yield call(torch.linspace(0.01, 0.99, 40).to(t.dtype), alpha, alpha + t(40, low=low, high=high))
 
 
 INF = float("inf")
@@ -96,4 +101,5 @@ ROWS: list[Row] = [
     Row("aten::native_dropout_backward", lambda t: [call(t(3, 4), t.mask(3, 4), 2.0)], FLOATS),
     Row("aten::_standard_gamma_grad", lambda t: [call(t(3, 4, low=0.5, high=3), t(3, 4, low=0.5, high=3))], (F32,),
         tolerance={F32: (1e-3, 1e-4)}),
+    Row("aten::_dirichlet_grad", concentrations, (F32,), tolerance={F32: (1e-3, 1e-4)}),
 ]

@@ -148,6 +148,15 @@ def safe_softmax(t: Make) -> Iterator[Sample]:
     yield call(torch.tensor([[0.0, float("-inf")], [float("-inf"), float("-inf")]]).to(t.dtype), 1)
 
 
+def power_sums(t: Make) -> Iterator[Sample]:
+    for ord in (0, 1, 2, 3, -1, 2.5, float("inf")):
+        yield call(t(3, 4), ord)
+    yield call(t.special(), 2)
+    yield call(t(3, 4), 3, [1], True)
+    yield call(t(0), float("inf"))
+    yield call(t(3, 4), 3, dtype=torch.float32)
+
+
 def no_such_dim(t: Make) -> Iterator[Sample]:
     yield call(torch.ones(3), 2)
 
@@ -175,6 +184,10 @@ ROWS: list[Row] = [
     *rows(["aten::max.dim", "aten::min.dim"], tied, NUMBERS, grads=True, errors=no_such_dim),
     *rows(["aten::argmax", "aten::argmin"], places, NUMBERS, errors=no_elements),
     Row("aten::aminmax", both, NUMBERS, grads=True),
+    Row("aten::_aminmax", lambda t: [call(t(3, 4)), call(t.special())], (F32, I64), errors=no_elements),
+    Row("aten::_aminmax.dim", lambda t: [call(t(3, 4), 1), call(t(2, 3, 4), -2, True), call(t(), 0)], (F32, I64),
+        errors=no_such_dim),
+    Row("aten::linalg__powsum", power_sums, FLOATS, errors=lambda t: [call(torch.ones(3, dtype=torch.int64))]),
     *rows(["aten::var.correction", "aten::std.correction", "aten::var_mean.correction", "aten::std_mean.correction"], variance,
           FLOATS, grads=True),
     Row("aten::logsumexp", logsumexp, FLOATS, grads=True),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tests.ops.compare import tensors
-from tests.ops.row import BF16, C64, F32, Make, Row, Sample, Samples, call, rows
+from tests.ops.row import BF16, C64, F32, I64, Make, Row, Sample, Samples, call, rows
 
 LOOSE = {F32: (1e-4, 1e-5), C64: (1e-4, 1e-5)}
 
@@ -124,6 +124,11 @@ def exponents(t: Make) -> Iterator[Sample]:
         yield call(t(2, 4, 4) * factor)
 
 
+def combinations(t: Make) -> Iterator[Sample]:
+    yield call(t(5, 3, 4), t(2, 5))
+    yield call(t(5), t(2, 5))
+
+
 def spectra(t: Make) -> Iterator[Sample]:
     yield call(MATRIX)
 
@@ -168,6 +173,7 @@ ROWS: list[Row] = [
     *rows(["aten::_linalg_slogdet"], lambda t: [call(regular(t)), call(regular(t, 2))], (F32,), grads=True, tolerance=LOOSE,
           first_only=True),
     Row("aten::linalg_matrix_exp", exponents, (F32, BF16), grads=True),
+    Row("aten::_compute_linear_combination", combinations, (F32, BF16, I64)),
     Row("aten::cholesky", lambda t: [call(positive(t)), call(positive(t, 2), True)], (F32,), grads=True, tolerance=LOOSE),
     Row("aten::geqrf", rectangles, (F32,), tolerance=LOOSE),
     Row("aten::linalg_householder_product", reflectors, (F32,), grads=True, tolerance=LOOSE),
