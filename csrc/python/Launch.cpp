@@ -16,6 +16,7 @@
 #include "csrc/device/Host.h"
 #include "csrc/device/MemoryStats.h"
 #include "csrc/python/DeferredInterrupt.h"
+#include "csrc/python/Donations.h"
 #include "csrc/python/ProgramCache.h"
 #include "csrc/record/Lowering.h"
 
@@ -60,7 +61,7 @@ class Launch {
     if (outputs_.empty()) {
       return; // nobody holds a result: nothing to compute
     }
-    choose_donations();
+    donations_ = choose_donations(program_, outputs_);
     std::shared_ptr<CompiledProgram> entry = find_or_compile(reason);
     program_cache().note_use(*entry);
     const py::list args = arguments(*entry);
@@ -69,7 +70,7 @@ class Launch {
     {
       const DeferredInterrupt deferred;
       results = call_bridge("launch", entry->executable, args, static_cast<int>(program_.device)).cast<py::list>();
-      commit(results);
+      commit(*entry, results);
     }
     call_bridge("launched", results, static_cast<int>(program_.device));
   }
@@ -78,7 +79,7 @@ class Launch {
   void fail(const std::string& text) {
     auto error = std::make_shared<const std::string>(text);
     std::vector<bool> lost(program_.inputs.size(), false);
-    for (uint32_t input : donated_) {
+    for (uint32_t input : donations_.inputs) {
       py::handle array(static_cast<PyObject*>(program_.inputs[input].array.object()));
       lost[input] = py::hasattr(array, "is_deleted") && array.attr("is_deleted")().cast<bool>();
     }
@@ -104,22 +105,6 @@ class Launch {
     }
   }
 
-  // An input is donated when nothing else can see its array, and an output could take its place.
-  void choose_donations() {
-    std::unordered_map<const Desc*, int> takers;
-    for (uint32_t output : outputs_) {
-      takers[program_.values[output].desc] += 1;
-    }
-    for (uint32_t index = 0; index < program_.inputs.size(); ++index) {
-      const Input& input = program_.inputs[index];
-      auto* object = static_cast<PyObject*>(input.array.object());
-      if (input.array.unique() && Py_REFCNT(object) == 1 && takers[input.desc] > 0) {
-        takers[input.desc] -= 1;
-        donated_.push_back(index);
-      }
-    }
-  }
-
   std::shared_ptr<CompiledProgram> find() {
     structure_ = program_.structure;
     structure_.mix(static_cast<uint64_t>(program_.device));
@@ -127,8 +112,12 @@ class Launch {
     for (uint32_t output : outputs_) {
       structure_.mix(output);
     }
-    for (uint32_t input : donated_) {
+    for (uint32_t input : donations_.inputs) {
       structure_.mix(input);
+    }
+    for (const auto& [input, output] : donations_.replacements) {
+      structure_.mix(input);
+      structure_.mix(output);
     }
     key_ = structure_;
     key_.mix(program_.pattern);
@@ -233,7 +222,8 @@ class Launch {
     result["nodes"] = nodes;
     result["inputs"] = inputs;
     result["outputs"] = py::cast(outputs_);
-    result["donated"] = py::cast(donated_);
+    result["donated"] = py::cast(donations_.inputs);
+    result["replacements"] = py::cast(donations_.replacements);
     const auto counts = num_slots();
     result["num_slots"] = py::cast(std::vector<size_t>(counts.begin(), counts.end()));
     result["num_draws"] = program_.draws.size();
@@ -263,7 +253,8 @@ class Launch {
   std::shared_ptr<CompiledProgram> compile(const char* reason) {
     auto entry = std::make_shared<CompiledProgram>();
     entry->executable = call_bridge("compile", describe(reason));
-    entry->used_inputs = entry->executable.attr("used_inputs").cast<std::vector<uint32_t>>();
+    entry->arguments = entry->executable.attr("arguments").cast<std::vector<uint32_t>>();
+    entry->results = entry->executable.attr("results").cast<std::vector<uint32_t>>();
     entry->transient_bytes = entry->executable.attr("transient_bytes").cast<int64_t>();
     entry->uses = program_.uses;
     entry->num_slots = num_slots();
@@ -304,7 +295,7 @@ class Launch {
       }
       args.append(draws);
     }
-    for (uint32_t input : entry.used_inputs) {
+    for (uint32_t input : entry.arguments) {
       auto* array = static_cast<PyObject*>(program_.inputs[input].array.object());
       if (Py_TYPE(array) == upload_type()) { // still on its way: waited for
         args.append(py::reinterpret_borrow<py::object>(array).attr("result")());
@@ -315,12 +306,12 @@ class Launch {
     return args;
   }
 
-  void commit(const py::list& results) {
-    TORCH_INTERNAL_ASSERT(results.size() == outputs_.size() + 1); // the last is the token of the end
+  void commit(const CompiledProgram& entry, const py::list& results) {
+    TORCH_INTERNAL_ASSERT(results.size() == entry.results.size() + 1); // the last is the token of the end
     std::lock_guard<std::mutex> guard(recorder_lock());
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      const Value& value = program_.values[outputs_[i]];
-      if (owns(value, outputs_[i])) {
+    for (size_t i = 0; i < entry.results.size(); ++i) {
+      const Value& value = program_.values[entry.results[i]];
+      if (owns(value, entry.results[i])) {
         PyObject* array = PyList_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
         Py_INCREF(array);
         value.buffer->set_array(value.desc, Array(array, value.desc->num_bytes, program_.device));
@@ -335,14 +326,9 @@ class Launch {
 
   // Outputs without a value get none; the others are left to be computed.
   void finish_abstract(const char* reason) {
-    for (const Restore& restore : program_.restores) { // what is overwritten could be donated
-      if (restore.input != kNoInput && !program_.inputs[restore.input].array) {
-        donated_.push_back(restore.input);
-      }
-    }
-    std::sort(donated_.begin(), donated_.end());
+    donations_ = possible_donations(program_, outputs_);
     call_bridge("keep_abstract", describe(reason));
-    donated_.clear();
+    donations_ = {};
     std::vector<uint32_t> concrete;
     std::lock_guard<std::mutex> guard(recorder_lock());
     for (uint32_t output : outputs_) {
@@ -359,7 +345,7 @@ class Launch {
   Program& program_;
   bool keep_roots_;
   std::vector<uint32_t> outputs_;
-  std::vector<uint32_t> donated_;
+  Donations donations_;
   Hash128 structure_;
   Hash128 key_;
   SlotValues slots_;

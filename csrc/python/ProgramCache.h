@@ -12,11 +12,12 @@
 
 namespace tpu {
 
-// A compiled program and how its arguments are laid out.
+// A compiled program, and how its arguments and results are laid out.
 struct CompiledProgram {
   py::object executable;
-  std::vector<uint32_t> used_inputs;
-  std::vector<SlotRef> uses; // where each run-time number goes
+  std::vector<uint32_t> arguments; // inputs, in the order in which it takes them
+  std::vector<uint32_t> results;   // values, in the order in which it returns them
+  std::vector<SlotRef> uses;       // where each run-time number goes
   std::array<size_t, kNumSlotClasses> num_slots{};
   int64_t transient_bytes = 0;
   uint64_t last_used = 0;

@@ -15,7 +15,14 @@ _NO_COMPLEX32 = "XLA has no complex numbers of two float16"
 _NO_COMPLEX128 = "XLA:TPU emulates float64, but complex numbers of two of them only in part"
 _SHORT_DENOMINATOR = "the CPU leaves out the leading coefficient of denominators, and is wrong in the seventh digit"
 _STRIDED_OUT = "the CPU misplaces what it writes to an out= argument that is not contiguous, or leaves it out"
+_RESIZES_OUT = "PyTorch resizes the out= argument by an operator that counts as a write, on every device but the CPU"
+_UNSTABLE = "which of equal elements comes first is not specified, and is another one on the CPU"
+_LAZY_CONJUGATE = "the CPU leaves the conjugation of the result undone until it is read"
 
+_RESIZED = (
+    "linalg.cond", "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_rank", "linalg.matrix_rank.hermitian",
+    "linalg.multi_dot", "linalg.norm", "linalg.norm.subgradients_at_zero", "linalg.pinv", "linalg.tensorinv", "linalg.tensorsolve",
+    "linalg.vecdot", "nanquantile", "norm.nuc", "quantile", "special.ndtr", "tensordot")
 _MAKES_COMPLEX128 = (
     "complex", "polar", "stft", "linalg.eig", "linalg.eigvals",
     "fft.fft", "fft.fft2", "fft.fftn", "fft.ifft", "fft.ifft2", "fft.ifftn", "fft.rfft", "fft.rfft2", "fft.rfftn",
@@ -41,6 +48,12 @@ KNOWN: dict[Key, str] = {
     ("complex", "float16", "*"): _NO_COMPLEX32,
     ("logcumsumexp", "complex64", "fn"):
         "complex sums are carried in single precision, the CPU's in double: the gradient, which subtracts them, loses digits",
+    **dict.fromkeys(((name, "*", "out") for name in _RESIZED), _RESIZES_OUT),
+    **dict.fromkeys((("kthvalue", dtype, "*") for dtype in ("int32", "int64", "uint8")), _UNSTABLE),
+    **dict.fromkeys((("msort", dtype, "fn") for dtype in ("bfloat16", "float16")), _UNSTABLE),
+    **dict.fromkeys((("vdot", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
+    **dict.fromkeys((("linalg.lu_solve", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
+    ("view_as_complex", "float16", "*"): _NO_COMPLEX32,
     **dict.fromkeys(itertools.product(("special.bessel_j0", "special.bessel_y1"), ("float64",), ("fn", "out")), _SHORT_DENOMINATOR),
     ("narrow_copy", "*", "out"): _STRIDED_OUT,
     ("nn.functional.avg_pool3d", "*", "out"): _STRIDED_OUT,

@@ -16,3 +16,14 @@ def test_batch_norm_update_stats(given: tuple[str, ...]) -> None:
         found = torch.batch_norm_update_stats(x.to(device), *running, 0.1)
         results.append([v.cpu() for v in (*found, *old.values())])
     torch.testing.assert_close(*results)
+
+
+def test_native_batch_norm_with_out() -> None:
+    x = torch.arange(24.0).reshape(4, 3, 2)
+    results = []
+    for device in ("cpu", "tpu"):
+        mean, var = torch.zeros(3, device=device), torch.ones(3, device=device)
+        out = [torch.empty(0, device=device) for _ in range(3)]
+        torch.native_batch_norm(x.to(device), None, None, mean, var, True, 0.1, 1e-5, out=out)
+        results.append([v.cpu() for v in (*out, mean, var)])
+    torch.testing.assert_close(*results)

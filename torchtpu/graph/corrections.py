@@ -29,6 +29,8 @@ _ROW_MAJOR = frozenset({
     "aten::normal.float_Tensor", "aten::normal.Tensor_float", "aten::native_layer_norm_backward", "aten::nll_loss2d_forward",
     "aten::log_sigmoid_forward", "aten::_upsample_lanczos2d_aa_backward",
 })
+# An ``out=`` argument of these is resized row-major, whatever the strides of a fresh result.
+_RESIZED_ROW_MAJOR = frozenset({"aten::cholesky", "aten::_fft_c2c"})
 # The CPU asks for a memory format, and for nothing else, of the first argument, or of the one at another place.
 _SUGGESTED_FORMAT = frozenset({
     "aten::native_batch_norm", "aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit.no_stats",
@@ -76,9 +78,11 @@ def _is_float32(fake: Any) -> bool:
     return isinstance(fake, torch.Tensor) and fake.dtype == torch.float32
 
 
-def resized_strides(functional: torch._ops.OpOverload, fakes: list[Any], out: torch.Tensor) -> tuple[int, ...]:
-    """Strides that the CPU gives an ``out=`` tensor that it resizes; ``fakes`` are the other arguments."""
-    return _strides(functional, key_of(functional), fakes, out)
+def resized_strides(functional: torch._ops.OpOverload, fresh: torch.Tensor) -> tuple[int, ...]:
+    """Strides that the CPU gives an ``out=`` argument that it resizes; ``fresh`` is what it would return without one."""
+    if key_of(functional) in _RESIZED_ROW_MAJOR:
+        return tuple(torch._prims_common.make_contiguous_strides_for(fresh.shape))
+    return tuple(fresh.stride())
 
 
 def _strides(op: torch._ops.OpOverload, key: str, fakes: list[Any], result: torch.Tensor) -> tuple[int, ...]:

@@ -47,6 +47,7 @@ class RecordedProgram:
     inputs: list[tuple[torch.dtype, tuple[int, ...]]]
     outputs: list[int]
     donated: list[int]
+    replacements: list[tuple[int, int]]  # a donated input, and the output that is its buffer's new content
     num_slots: list[int]
     num_draws: int
 
@@ -70,9 +71,22 @@ class RecordedProgram:
                 todo += [maker[i] for kind, i in self.nodes[index].refs if kind == VALUE]
         return sorted(needed)
 
-    def used_inputs(self) -> list[int]:
-        """Inputs that a needed node reads."""
-        return sorted({i for n in self.needed_nodes() for kind, i in self.nodes[n].refs if kind == INPUT})
+    def argument_inputs(self) -> list[int]:
+        """Inputs that a needed node reads, in the order in which the function takes them: the replaced ones first.
+
+        JAX lets a result take over the memory of a donated argument of its shape and dtype, in the order in which they come. A
+        parameter's new value belongs where the old one was: anywhere else, something that is still to be read would have to be
+        copied away first. With these in front, and their replacements in front of the results, the pairs are right.
+        """
+        read = {i for n in self.needed_nodes() for kind, i in self.nodes[n].refs if kind == INPUT}
+        replaced = [i for i, _ in self.replacements if i in read]
+        return replaced + sorted(read.difference(replaced))
+
+    def results(self) -> list[int]:
+        """The outputs, in the order in which the function returns them: replacements of arguments first, in their order."""
+        read = set(self.argument_inputs())
+        replacing = [value for i, value in self.replacements if i in read]
+        return replacing + [value for value in self.outputs if value not in set(replacing)]
 
     def leading_avals(self) -> list[jax.ShapeDtypeStruct]:
         """Arguments before the inputs: one vector of run-time numbers a dtype, then the random states."""
@@ -85,13 +99,13 @@ class RecordedProgram:
         """Arguments that are arrays of buffers."""
         return [
             jax.ShapeDtypeStruct(tuple(shape), dtypes.to_numpy(dtype))
-            for dtype, shape in (self.inputs[i] for i in self.used_inputs())
+            for dtype, shape in (self.inputs[i] for i in self.argument_inputs())
         ]
 
     def donated_positions(self) -> tuple[int, ...]:
         """Positions, among all arguments, of the inputs whose memory the outputs may take over."""
         donated, first = set(self.donated), len(self.leading_avals())
-        return tuple(first + p for p, i in enumerate(self.used_inputs()) if i in donated)
+        return tuple(first + p for p, i in enumerate(self.argument_inputs()) if i in donated)
 
     def function(self) -> Callable[..., list[jax.Array]]:
         """The program as one function of its arguments.
@@ -114,7 +128,7 @@ class _Run:
         stream = iter(arguments)
         self.slots = [_scalars(next(stream), count) if count else [] for count in program.num_slots]
         self.draws = next(stream) if program.num_draws else None
-        self.inputs = dict(zip(program.used_inputs(), stream, strict=True))
+        self.inputs = dict(zip(program.argument_inputs(), stream, strict=True))
         self.values: dict[int, jax.Array] = {}
         self.behind_barrier: dict[tuple[int, int], jax.Array] = {}
 
@@ -127,7 +141,7 @@ class _Run:
                 self._raise_barrier(needed[position:], previous)
             self._run(node)
             previous = node
-        return [self.values[output] for output in self.program.outputs]
+        return [self.values[output] for output in self.program.results()]
 
     def _run(self, node: Node) -> None:
         bases = [self._value(ref, node.recomputed) for ref in node.refs]

@@ -29,8 +29,10 @@ _PRECISIONS = {"highest": jax.lax.Precision.HIGHEST, "high": jax.lax.Precision.H
 _SLOT_CLASSES = {"float32": 0, "float64": 1, "int64": 2, "complex64": 3, "complex128": 4}
 # Operators that write arguments without saying so in their schema, if `training` is set or there is no such argument.
 _HIDDEN_WRITES = {
-    "aten::native_batch_norm": ("aten::_native_batch_norm_legit_functional", ("running_mean", "running_var")),
     "aten::batch_norm_update_stats": ("aten::batch_norm_update_stats", ("running_mean", "running_var")),
+} | {
+    key: ("aten::_native_batch_norm_legit_functional", (*outs, "running_mean", "running_var"))
+    for key, outs in (("aten::native_batch_norm", ()), ("aten::native_batch_norm.out", ("out", "save_mean", "save_invstd")))
 }
 Buffer = tuple[torch.dtype | None, tuple[int, ...] | None, int]  # dtype and shape of the value (None: no value), bytes
 
@@ -120,13 +122,29 @@ def _without_inference(call: Call, reason: NotInferable) -> Answer:
 def _resizes(call: Call, inferred: Inferred) -> list[tuple]:
     """out= arguments whose shape the operator changed."""
     result = []
-    given = [fake for fake, a in zip(inferred.fakes, call.op._schema.arguments, strict=True) if not a.is_out]
-    for index, (argument, before, after) in enumerate(
-            zip(call.op._schema.arguments, call.arguments, inferred.fakes, strict=True)):
-        if argument.is_out and isinstance(before, TensorArgument) and tuple(after.shape) != before.sizes:
-            strides = corrections.resized_strides(call.functional, given, after)
-            result.append((index, tuple(after.shape), tuple(strides)))
+    outs = [index for index, a in enumerate(call.op._schema.arguments) if a.is_out]
+    fresh = _results_without_out(call) if outs else []
+    for place, index in enumerate(outs):
+        before, after = call.arguments[index], inferred.fakes[index]
+        like = fresh[place] if fresh else after
+        if isinstance(before, TensorArgument) and tuple(like.shape) != before.sizes:
+            result.append((index, tuple(like.shape), corrections.resized_strides(call.functional, like)))
     return result
+
+
+def _results_without_out(call: Call) -> list[torch.Tensor]:
+    """What the functional form returns, if it takes the same arguments: an out= argument that is resized becomes like that.
+
+    PyTorch's inference of some ``out=`` forms leaves the argument as it is, or lays it out unlike the CPU.
+    """
+    given = [value for value, a in zip(call.arguments, call.op._schema.arguments, strict=True) if not a.is_out]
+    if call.functional == call.op or len(given) != len(call.functional._schema.arguments):
+        return []
+    try:
+        returned = infer(call.functional, given).result
+    except NotInferable:
+        return []
+    return [r for r in (returned if isinstance(returned, list | tuple) else [returned]) if isinstance(r, torch.Tensor)]
 
 
 class _Resolution:

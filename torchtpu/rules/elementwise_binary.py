@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import jax.scipy.special as jsp
+import numpy as np
 from jax import Array, lax
 
 from torchtpu.rules._division import (
@@ -50,6 +51,22 @@ def _rule(prepare: Prepare) -> Callable[[Callable[..., Any]], Callable[..., Any]
         return rule
 
     return make
+
+
+def complex_logaddexp(x: Array, y: Array) -> Array:
+    """The logarithm of a sum of exponentials, its imaginary part not brought back between -pi and pi.
+
+    Source: ``_log_add_exp_helper`` (aten/src/ATen/native/cpu/LogAddExp.h). A NaN in either part makes both parts of the sum NaN.
+    """
+    low, high = jnp.where(x.real < y.real, x, y), jnp.where(x.real < y.real, y, x)
+    total = jnp.log1p(jnp.exp(low - high)) + high
+    both_infinite = jnp.isinf(low.real) & (low.real == high.real)
+    total = jnp.where(both_infinite, jnp.where(low.real < 0, low, jnp.log(jnp.exp(low) + jnp.exp(high))), total)
+    return jnp.where(jnp.isnan(x) | jnp.isnan(y), constant(complex(np.nan, np.nan), x.dtype), total)
+
+
+def _logaddexp(x: Array, y: Array) -> Array:
+    return complex_logaddexp(x, y) if is_complex(x.dtype) else jnp.logaddexp(x, y)
 
 
 def _incomplete_gamma(function: Callable[..., Array], at_zero: int, a: Array, x: Array) -> Array:
@@ -215,7 +232,7 @@ FLOAT = {
     "aten::copysign.Tensor": copysign,
     "aten::copysign.Scalar": copysign,
     "aten::hypot": jnp.hypot,
-    "aten::logaddexp": jnp.logaddexp,
+    "aten::logaddexp": _logaddexp,
     "aten::logaddexp2": jnp.logaddexp2,
     "aten::xlogy.Tensor": _xlogy,
     "aten::xlogy.Scalar_Self": _xlogy,

@@ -66,7 +66,8 @@ def _read(image: Array, places: Sequence[Array]) -> Array:
     assert inside is not None and flat is not None
     batch, channels = image.shape[:2]
     pixels = image.reshape(batch, channels, -1)
-    values = jnp.take_along_axis(pixels, flat.reshape(batch, 1, -1), 2).reshape(batch, channels, *flat.shape[1:])
+    whole_pixels = jax.vmap(lambda image, at: jnp.take(image, at, axis=1, mode="clip"))  # every channel with one index
+    values = whole_pixels(pixels, flat.reshape(batch, -1)).reshape(batch, channels, *flat.shape[1:])
     return jnp.where(inside[:, None], values, constant(0, values.dtype))
 
 

@@ -1,8 +1,8 @@
 """Pooling over the trailing one to three dimensions.
 
-Maximum pooling goes one axis at a time over strided slices: the maximum of a window is the maximum over its rows'
-maxima, and taking the first one in each step yields the first one in row-major order, whose index PyTorch returns.
-Where the indices are not used, XLA drops their half of the program.
+The values of maximum pooling are one reduction over windows. Their indices go one axis at a time over strided slices: the
+maximum of a window is the maximum over its rows' maxima, and taking the first one in each step yields the first one in
+row-major order, whose index PyTorch returns. Where the indices are not used, XLA drops their half of the program.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from torchtpu.rules._division import truncated_quotient
+from torchtpu.rules._numbers import constant
 from torchtpu.rules._wide import widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower_table
@@ -36,8 +37,8 @@ def _spread(values: Ints | int, num_dims: int) -> tuple[int, ...]:
 
 def _lowest(dtype: np.dtype) -> Any:
     if jnp.issubdtype(dtype, jnp.floating):
-        return np.array(-np.inf, dtype)
-    return np.array(jnp.iinfo(dtype).min, dtype)
+        return constant(-np.inf, dtype)
+    return constant(jnp.iinfo(dtype).min, dtype)
 
 
 def axis_slices(x: Array, axis: int, out: int, kernel: int, stride: int, pad: int, dilation: int,
@@ -50,6 +51,24 @@ def axis_slices(x: Array, axis: int, out: int, kernel: int, stride: int, pad: in
     for offset in range(kernel):
         start = offset * dilation
         yield lax.slice_in_dim(padded, start, start + (out - 1) * stride + 1, stride, axis)
+
+
+def _window_pads(spatial: Ints, out: Ints, kernel: Ints, step: Ints, pad: Ints, dil: Ints) -> list[tuple[int, int]]:
+    """Padding before and after each dimension, so that exactly ``out`` windows fit; negative where a rest is left over."""
+    windows = zip(spatial, out, kernel, step, pad, dil, strict=True)
+    return [(p, (o - 1) * s + (k - 1) * d + 1 - p - n) for n, o, k, s, p, d in windows]
+
+
+def _reduce_windows(x: Array, combine: Callable[..., Any], initial: Any, kernel: Ints, step: Ints,
+                    pads: Sequence[tuple[int, int]], dil: Ints = ()) -> Array:
+    """One value for each window over the trailing dimensions."""
+    ones = (1,) * (x.ndim - len(kernel))
+    return lax.reduce_window(x, initial, combine, ones + tuple(kernel), ones + tuple(step), ((0, 0),) * len(ones) + tuple(pads),
+                             window_dilation=ones + tuple(dil or (1,) * len(kernel)))
+
+
+def _window_sum(x: Array, kernel: Ints, step: Ints, pads: Sequence[tuple[int, int]]) -> Array:
+    return _reduce_windows(x, lax.add, np.zeros((), x.dtype), kernel, step, pads)
 
 
 def adaptive_bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +121,9 @@ def _make_max_pool(num_dims: int) -> Callable[..., tuple[Array, Array]]:
 
         if 0 in ctx.out_shape:
             return jnp.zeros(ctx.out_shape, self.dtype), jnp.zeros(ctx.out_shape, jnp.int32)
-        return first_maximum(self, num_dims, slices)
+        _, indices = first_maximum(self, num_dims, slices)
+        pads = _window_pads(self.shape[self.ndim - num_dims:], out, kernel, step, pad, dil)
+        return _reduce_windows(self, lax.max, _lowest(self.dtype), kernel, step, pads, dil), indices
 
     return rule
 
@@ -174,13 +195,6 @@ def _divisors(ctx_shape: Ints, in_shape: Ints, kernel: Ints, step: Ints, pad: In
     return counts
 
 
-def _window_sum(x: Array, num_dims: int, kernel: Ints, step: Ints, pads: Sequence[tuple[int, int]]) -> Array:
-    lead = x.ndim - num_dims
-    ones = (1,) * lead
-    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, ones + tuple(kernel), ones + tuple(step),
-                             ((0, 0),) * lead + tuple(pads))
-
-
 def _make_avg_pool(num_dims: int) -> Callable[..., Array]:
     def rule(ctx: RuleContext, self: Array, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
              ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Array:
@@ -190,9 +204,9 @@ def _make_avg_pool(num_dims: int) -> Callable[..., Array]:
         spatial, out = x.shape[x.ndim - num_dims:], ctx.out_shape[x.ndim - num_dims:]
         if 0 in ctx.out_shape:
             return jnp.zeros(ctx.out_shape, x.dtype)
-        pads = [(p, (o - 1) * s + k - p - n) for p, o, s, k, n in zip(pad, out, step, kernel, spatial, strict=True)]
+        pads = _window_pads(spatial, out, kernel, step, pad, (1,) * num_dims)
         counts = _divisors(out, spatial, kernel, step, pad, count_include_pad, divisor_override)
-        return _quotient(_window_sum(x, num_dims, kernel, step, pads), counts)
+        return _quotient(_window_sum(x, kernel, step, pads), counts)
 
     return rule
 
@@ -220,7 +234,7 @@ def _make_avg_pool_backward(num_dims: int) -> Callable[..., Array]:
         for p, o, s, k, n in zip(pad, out, step, kernel, spatial, strict=True):
             config.append((k - 1 - p, n + p - (o - 1) * s - 1, s - 1))
         g = lax.pad(g, np.zeros((), g.dtype), config)
-        return _window_sum(g, num_dims, kernel, (1,) * num_dims, ((0, 0),) * num_dims)
+        return _window_sum(g, kernel, (1,) * num_dims, ((0, 0),) * num_dims)
 
     return rule
 

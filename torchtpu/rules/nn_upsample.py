@@ -129,18 +129,34 @@ NEAREST: dict[str, tuple[int, bool]] = {
 }
 
 
+def _fixed_point(matrix: np.ndarray) -> np.ndarray:
+    """Weights rounded to as many binary places as fit 16 bits, as ATen does to resize bytes.
+
+    Their products with bytes, and sums of these, are exact in float32.
+    Source: ``_compute_index_ranges_int16_weights`` (aten/src/ATen/native/cpu/UpSampleKernel.cpp).
+    """
+    largest = matrix.max(initial=0)
+    places = next(n for n in range(23) if n == 22 or int(0.5 + largest * 2 ** (n + 1)) >= 2**15)
+    return (np.trunc(matrix * 2**places + np.copysign(0.5, matrix)) / 2**places).astype(np.float32)
+
+
 def _make_smooth(spec: tuple[int, Matrix]) -> Callable[..., Array]:
     num_dims, matrix = spec
 
     def rule(ctx: RuleContext, self: Array, output_size: Ints, align_corners: bool, *scales: float | None,
              **named: float | None) -> Array:
         x = widen(self)
-        dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else np.dtype(np.float32)
-        y = x.astype(dtype)
-        for axis, out, scale in _axes(num_dims, output_size, scales, named):
-            if x.shape[axis] != out or scale is not None:
-                y = apply_along(y, matrix(x.shape[axis], out, align_corners, scale, dtype), axis)
-        return y if dtype == x.dtype else jnp.clip(jnp.round(y), jnp.iinfo(x.dtype).min, jnp.iinfo(x.dtype).max)
+        # From the last axis to the first, as ATen goes: it rounds bytes, halves upwards, after each one.
+        for axis, out, scale in reversed(_axes(num_dims, output_size, scales, named)):
+            bytes_given = self.dtype == np.uint8
+            if x.shape[axis] == out and (scale is None or bytes_given):
+                continue
+            if bytes_given:
+                weights = _fixed_point(matrix(x.shape[axis], out, align_corners, scale, np.dtype(np.float64)))
+                x = jnp.clip(jnp.floor(apply_along(x.astype(np.float32), weights, axis) + 0.5), 0, 255)
+            else:
+                x = apply_along(x, matrix(x.shape[axis], out, align_corners, scale, x.dtype), axis)
+        return x
 
     return rule
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from torchtpu.rules._numbers import Scalar, is_complex
+from torchtpu.rules._numbers import Scalar, cast, is_complex
 from torchtpu.rules._wide import number, widen
 from torchtpu.rules.context import RuleContext, opmath
 from torchtpu.rules.registry import lower, lower_table
@@ -165,7 +165,7 @@ def aten_native_dropout(ctx: RuleContext, input: Array, p: Scalar, train: bool |
 @lower("aten::native_dropout_backward")
 def aten_native_dropout_backward(ctx: RuleContext, grad_output: Array, mask: Array, scale: Scalar) -> Array:
     """aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
-    g = widen(grad_output)
+    g = cast(grad_output, opmath(ctx.out_dtype))
     return jnp.where(mask != 0, g * number(scale, g), 0)
 
 

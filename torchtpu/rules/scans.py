@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from torchtpu.rules._numbers import at_least_1d, canonical_dim, cast, index_dtype
 from torchtpu.rules.context import RuleContext, opmath
+from torchtpu.rules.elementwise_binary import complex_logaddexp
 from torchtpu.rules.registry import lower_table
 
 
@@ -23,11 +24,6 @@ def _scan_rule(scan: Callable[..., Array]) -> Callable[..., Array]:
     return rule
 
 
-def _complex_logaddexp(x: Array, y: Array) -> Array:
-    low, high = jnp.where(x.real < y.real, x, y), jnp.where(x.real < y.real, y, x)
-    return high + jnp.log1p(jnp.exp(low - high))
-
-
 def _join_sums(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
     """Two sums of exponentials, each as its largest exponent and the sum relative to that."""
     most = jnp.maximum(left[0], right[0])
@@ -38,7 +34,7 @@ def _join_sums(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[A
 def _logcumsumexp(x: Array, dim: int) -> Array:
     """Rounded once, at the end: logarithms of running sums would be rounded at every step, which gradients of it exponentiate."""
     if jnp.iscomplexobj(x):
-        return lax.associative_scan(_complex_logaddexp, x, axis=dim)
+        return lax.associative_scan(complex_logaddexp, x, axis=dim)
     most, total = lax.associative_scan(_join_sums, (x, jnp.ones_like(x)), axis=dim)
     return most + jnp.log(total)
 

@@ -35,9 +35,18 @@ class Executable:
     """A compiled program. ``memory``: argument, output, temp and alias bytes of one launch."""
 
     call: Any
-    used_inputs: list[int]
     memory: dict[str, int]
     program: RecordedProgram
+
+    @property
+    def arguments(self) -> list[int]:
+        """The inputs, in the order in which it takes them, after the run-time numbers."""
+        return self.program.argument_inputs()
+
+    @property
+    def results(self) -> list[int]:
+        """The values that it returns, before the token of its end."""
+        return self.program.results()
 
     @property
     def transient_bytes(self) -> int:
@@ -149,7 +158,7 @@ def _refuse_complex128(program: RecordedProgram) -> None:
 
 def _compile(program: RecordedProgram, device: jax.Device) -> Executable:
     compiled = compile_lowered(program, device)
-    executable = Executable(compiled, program.used_inputs(), memory_of(compiled), program)
+    executable = Executable(compiled, memory_of(compiled), program)
     _store(executable, compiled, device)
     return executable
 
@@ -217,7 +226,7 @@ def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
     header, payload = entry
     if b"lapack_" in payload:
         _prepare_lapack()
-    num_arguments = len(program.leading_avals()) + len(program.used_inputs())
+    num_arguments = len(program.leading_avals()) + len(program.argument_inputs())
     inputs = jax.tree.structure((tuple(range(num_arguments)), {}))
     outputs = jax.tree.structure(list(range(len(program.outputs) + 1)))
     try:
@@ -226,7 +235,7 @@ def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
     except (jax.errors.JaxRuntimeError, ValueError, EOFError) as error:
         warnings.warn(f"a cached program could not be loaded and is compiled again: {error}", stacklevel=2)
         return None
-    return Executable(call, program.used_inputs(), header["memory"], program)
+    return Executable(call, header["memory"], program)
 
 
 def _prepare_lapack() -> None:
