@@ -88,10 +88,13 @@ class Launch {
   }
 
  private:
-  // Values of buffers that somebody other than the program holds; with keep_roots also results that nothing consumed.
+  // Values of buffers that somebody other than the program holds; with keep_roots also the results of nodes of which
+  // nothing is held or consumed. A result that is dropped beside one that is used (the indices of a pooling) is not
+  // computed.
   void select_outputs() {
     std::lock_guard<std::mutex> guard(recorder_lock());
     std::vector<uint8_t> live(program_.values.size(), 0);
+    std::vector<uint8_t> used(program_.nodes.size(), 0);
     for (TpuBuffer* buffer : program_.members) {
       const bool ours = buffer->state == State::kPending && buffer->program == &program_;
       if (ours && buffer->references.load() > 1) {
@@ -99,7 +102,11 @@ class Launch {
       }
     }
     for (uint32_t index = 0; index < program_.values.size(); ++index) {
-      if (live[index] != 0 || (keep_roots_ && !program_.values[index].consumed)) {
+      const Value& value = program_.values[index];
+      used[value.node] |= static_cast<uint8_t>(live[index] != 0 || value.consumed);
+    }
+    for (uint32_t index = 0; index < program_.values.size(); ++index) {
+      if (live[index] != 0 || (keep_roots_ && used[program_.values[index].node] == 0)) {
         outputs_.push_back(index);
       }
     }

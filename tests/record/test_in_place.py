@@ -74,3 +74,15 @@ def test_a_buffer_that_changes_its_shape():
         b.add_(a)
         torch.accelerator.synchronize()
     assert torch.equal(a.cpu(), torch.full((4, 4), 11.0)) and torch.equal(b.cpu(), torch.full((4, 4), 20.0))
+
+
+def test_a_result_that_is_dropped_beside_one_that_is_kept_is_not_computed():
+    """Waiting for the device computes what nobody holds, too: who times an operator means it. Not so the other half of one."""
+    x = torch.randn(2, 3, 64, 64).to("tpu")
+    torch.accelerator.synchronize()
+    kept = torch.nn.functional.max_pool2d(x, 2)
+    torch.accelerator.synchronize()
+    assert torchtpu.inspect.last_program_memory()["output_bytes"] < 2 * kept.nbytes  # the indices would be twice as large
+    torch.nn.functional.max_pool2d(x, 3)
+    torch.accelerator.synchronize()
+    assert torchtpu.inspect.programs()[-1].num_nodes == 1
