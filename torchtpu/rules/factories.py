@@ -114,9 +114,11 @@ def aten_eye_m(ctx: RuleContext, n: int, m: int, **_: Any) -> Array:
     return _eye(ctx)
 
 
-def _linspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int, dtype: np.dtype) -> Array:
-    """Evenly spaced numbers, each counted from the nearer end, as ATen does."""
-    first, last = (jnp.asarray(cast(x, dtype)) for x in (start, end))
+def _linspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int) -> Array:
+    """Evenly spaced numbers, each counted from the nearer end, as ATen does; of integers, between whole ends, in float64."""
+    whole = not is_inexact(ctx.out_dtype)
+    dtype = np.dtype(np.float64) if whole else opmath(ctx.out_dtype)
+    first, last = (jnp.asarray(cast(cast(x, ctx.out_dtype) if whole else x, dtype)) for x in (start, end))
     if steps == 1:
         return first[None]
     position = lax.iota(index_dtype(steps), steps)
@@ -126,21 +128,17 @@ def _linspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int, dtype: n
     return jnp.where(position < steps // 2, front, back)
 
 
-def _linspace_dtype(ctx: RuleContext) -> np.dtype:
-    return opmath(ctx.out_dtype) if is_inexact(ctx.out_dtype) else np.dtype(np.float32)
-
-
 @lower("aten::linspace", "aten::linspace.Tensor_Tensor", "aten::linspace.Tensor_Scalar", "aten::linspace.Scalar_Tensor")
 def aten_linspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int, **_: Any) -> Array:
     """Evenly spaced numbers between two ends, each a number or a 0-d tensor."""
-    return _linspace(ctx, start, end, steps, _linspace_dtype(ctx))
+    return _linspace(ctx, start, end, steps)
 
 
 @lower("aten::logspace", "aten::logspace.Tensor_Tensor", "aten::logspace.Tensor_Scalar", "aten::logspace.Scalar_Tensor")
 def aten_logspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int, base: Scalar = 10.0, **_: Any) -> Array:
     """Powers of ``base`` with evenly spaced exponents between two ends, each a number or a 0-d tensor."""
-    dtype = _linspace_dtype(ctx)
-    return jnp.power(cast(base, dtype), _linspace(ctx, start, end, steps, dtype))
+    exponents = _linspace(ctx, start, end, steps)
+    return jnp.power(cast(base, exponents.dtype), exponents)
 
 
 def _triangle_indices(ctx: RuleContext, first: np.ndarray, counts: np.ndarray) -> Array:
