@@ -22,7 +22,7 @@ _LAZY_CONJUGATE = "the CPU leaves the conjugation of the result undone until it 
 _RESIZED = (
     "linalg.cond", "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_rank", "linalg.matrix_rank.hermitian",
     "linalg.multi_dot", "linalg.norm", "linalg.norm.subgradients_at_zero", "linalg.pinv", "linalg.tensorinv", "linalg.tensorsolve",
-    "linalg.vecdot", "nanquantile", "norm.nuc", "quantile", "special.ndtr", "tensordot")
+    "linalg.vecdot", "matmul", "nanquantile", "norm.nuc", "quantile", "special.ndtr", "tensordot")
 _MAKES_COMPLEX128 = (
     "complex", "polar", "stft", "linalg.eig", "linalg.eigvals",
     "fft.fft", "fft.fft2", "fft.fftn", "fft.ifft", "fft.ifft2", "fft.ifftn", "fft.rfft", "fft.rfft2", "fft.rfftn",

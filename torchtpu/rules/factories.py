@@ -18,6 +18,7 @@ from torchtpu.rules._numbers import (
     is_inexact,
     is_static,
     is_zero,
+    rounded,
 )
 from torchtpu.rules.context import RuleContext, opmath
 from torchtpu.rules.registry import lower
@@ -114,11 +115,14 @@ def aten_eye_m(ctx: RuleContext, n: int, m: int, **_: Any) -> Array:
     return _eye(ctx)
 
 
+def _end(x: Scalar, dtype: np.dtype) -> Any:
+    return cast(x, dtype) if is_static(x) or not is_inexact(dtype) else rounded(x, dtype)
+
+
 def _linspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int) -> Array:
-    """Evenly spaced numbers, each counted from the nearer end, as ATen does; of integers, between whole ends, in float64."""
-    whole = not is_inexact(ctx.out_dtype)
-    dtype = np.dtype(np.float64) if whole else opmath(ctx.out_dtype)
-    first, last = (jnp.asarray(cast(cast(x, ctx.out_dtype) if whole else x, dtype)) for x in (start, end))
+    """Evenly spaced numbers, each counted from the nearer end, as ATen does, which rounds the ends to the dtype of the result."""
+    dtype = opmath(ctx.out_dtype) if is_inexact(ctx.out_dtype) else np.dtype(np.float64)
+    first, last = (jnp.asarray(cast(_end(x, ctx.out_dtype), dtype)) for x in (start, end))
     if steps == 1:
         return first[None]
     position = lax.iota(index_dtype(steps), steps)
