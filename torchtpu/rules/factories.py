@@ -122,6 +122,8 @@ def _end(x: Scalar, dtype: np.dtype) -> Any:
 def _linspace(ctx: RuleContext, start: Scalar, end: Scalar, steps: int) -> Array:
     """Evenly spaced numbers, each counted from the nearer end, as ATen does, which rounds the ends to the dtype of the result."""
     dtype = opmath(ctx.out_dtype) if is_inexact(ctx.out_dtype) else np.dtype(np.float64)
+    if steps == 1 and is_inexact(ctx.out_dtype):  # and here it does not
+        return jnp.asarray(cast(start, dtype))[None]
     first, last = (jnp.asarray(cast(_end(x, ctx.out_dtype), dtype)) for x in (start, end))
     if steps == 1:
         return first[None]
