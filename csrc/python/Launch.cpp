@@ -207,7 +207,7 @@ class Launch {
       }
       nodes.append(py::make_tuple(py::reinterpret_borrow<py::object>(static_cast<PyObject*>(node.signature->lowering)),
                                   refs, uses, node.first_value, end_value - node.first_value,
-                                  node.signature->random ? static_cast<int>(node.draw) : -1, node.recomputed));
+                                  node.signature->num_draws != 0 ? static_cast<int>(node.draw) : -1, node.recomputed));
     }
     py::list inputs;
     for (const Input& input : program_.inputs) {

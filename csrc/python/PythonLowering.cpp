@@ -196,7 +196,7 @@ std::unique_ptr<Signature> read_signature(const Call& call, py::object answer) {
   for (py::handle item : answer.attr("slots")) {
     signature->slots.push_back(static_cast<SlotClass>(item.cast<int>()));
   }
-  signature->random = answer.attr("random").cast<bool>();
+  signature->num_draws = answer.attr("num_draws").cast<uint32_t>();
   signature->lowering = answer.attr("lowering").cast<py::object>().release().ptr();
   return signature;
 }

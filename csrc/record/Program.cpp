@@ -117,7 +117,7 @@ void Program::append(const Call& call, Signature& signature, Circumstances at, s
             static_cast<uint32_t>(draws.size()),
             at.recomputing,
             at.abstract};
-  if (signature.random) {
+  for (uint32_t i = 0; i < signature.num_draws; ++i) {
     draws.push_back(draw(call));
   }
   structure.mix(signature.hash);

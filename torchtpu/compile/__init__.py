@@ -1,18 +1,27 @@
-"""The ``torch.compile`` backend named ``tpu``."""
+"""The ``torch.compile`` backend named ``tpu``.
+
+Dynamo and AOTAutograd make functional graphs of aten operators; each becomes one operator of the recorded program (region.py), so that
+forward, backward and optimizer are still one XLA program a step. A graph that cannot is run operator by operator, recorded as eager
+code is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from torchtpu.errors import NotYetError
+import torch
 
 
-def tpu_backend(graph_module: Any, example_inputs: Any, **options: Any) -> Any:
+def tpu_backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """Entry point ``torch_dynamo_backends``.
 
-    Raises:
-        NotYetError: always, for now.
+    ``mode`` and ``options`` are accepted, and change nothing: XLA has no such choice.
     """
-    raise NotYetError(
-        what="torch.compile(backend='tpu')",
-        fix="Run the model without torch.compile: the eager device already makes one XLA program of a training step.")
+    from torch._dynamo.backends.common import aot_autograd
+
+    from torchtpu.compile.graphs import compile_graph, decompositions
+
+    compiler = aot_autograd(
+        fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph, decompositions=decompositions())
+    return compiler(graph_module, example_inputs)

@@ -6,7 +6,7 @@ View operators need no rules: what one does to sizes and strides is asked of PyT
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import jax
@@ -37,12 +37,22 @@ def is_computable(graph: torch.fx.Graph) -> bool:
     return True
 
 
+def is_random(node: torch.fx.Node) -> bool:
+    """Whether a node of a graph draws random numbers."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in op.tags:
+        return False
+    given = dict(zip((a.name for a in op._schema.arguments), node.args, strict=False)) | node.kwargs
+    return given.get("dropout_p", 1) != 0
+
+
 class Interpreter:
     """One run of a graph; ``context`` is the context of the operator that the graph stands for."""
 
     def __init__(self, graph: torch.fx.Graph, context: RuleContext) -> None:
         self.graph = graph
         self.context = context
+        self.num_drawn = 0
 
     def run(self, inputs: Sequence[jax.Array]) -> Any:
         """The outputs of the graph, nested as it returns them."""
@@ -59,6 +69,14 @@ class Interpreter:
             else:
                 values[node] = self._call(node, values)
         raise AssertionError("a graph without an output")
+
+    def _draws(self, node: torch.fx.Node) -> tuple[Callable[[], jax.Array], ...]:
+        """The next draw of the operator that the graph stands for; beyond its last one, streams split off that."""
+        if not is_random(node):
+            return ()
+        place, given = self.num_drawn, self.context.draws
+        self.num_drawn += 1
+        return (given[place],) if place < len(given) else (lambda: jax.random.fold_in(given[-1](), place),)
 
     def _constant(self, node: torch.fx.Node) -> jax.Array:
         tensor = getattr(self.graph.owning_module, str(node.target))
@@ -101,7 +119,7 @@ class Interpreter:
         common = dtypes.to_numpy(promotion.common_dtype(_leaves_for_promotion(node)))
         context = RuleContext(
             key_of(op), tuple(jax.ShapeDtypeStruct(tuple(o.shape), dtypes.to_numpy(o.dtype)) for o in outputs),
-            common, self.context.matmul_precision, self.context.draw)
+            common, self.context.matmul_precision, self._draws(node))
         schema = op._schema.arguments
         given = [_for_rule(value, schema[i], context) for i, value in enumerate(arguments)]
         by_name = {a.name: a for a in schema}

@@ -45,7 +45,7 @@ class Lowered:
     """A signature's computation.
 
     Called with the values of the call's buffers (None: not read, or never written), its run-time numbers as 0-d arrays and, for
-    random operators, four words (seed and offset, high word first). Returns new outputs, then the new values of mutated buffers.
+    random operators, four words a draw (seed and offset, high word first). Returns new outputs, then the new values of mutated buffers.
     """
 
     op: str
@@ -58,6 +58,7 @@ class Lowered:
     outputs: tuple[Output, ...]
     writes: tuple[Write, ...]
     returned: tuple[bool, ...] = ()  # for every return of the rule, lists flattened: whether it is a tensor
+    num_draws: int = 0  # of random numbers
     in_turn: bool = False  # each write sees those before it: a list of tensors some of which share elements
 
     def __call__(self, bases: Sequence[jax.Array | None], numbers: Sequence[jax.Array], words: jax.Array | None) -> tuple:
@@ -117,7 +118,7 @@ class Lowered:
         split = len(arguments) - len(self.keywords)
         context = self.context
         if words is not None:
-            context = _with_draw(context, words)
+            context = replace(context, draws=tuple(functools.partial(_key_of_draw, row) for row in words))
         try:
             results = self.function(context, *arguments[:split], **dict(zip(self.keywords, arguments[split:], strict=True)))
         except (TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
@@ -145,13 +146,10 @@ class Lowered:
         return _in_memory_order(result, write.order) if write.covers else views.write(base, write.view, result)
 
 
-def _with_draw(context: RuleContext, words: jax.Array) -> RuleContext:
-    def draw() -> jax.Array:
-        """Seed and offset make the key; each pair has a stream of its own."""
-        key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
-        return jax.random.fold_in(jax.random.fold_in(key, words[2]), words[3])
-
-    return replace(context, draw=draw)
+def _key_of_draw(words: jax.Array) -> jax.Array:
+    """Seed and offset make the key; each pair has a stream of its own."""
+    key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
+    return jax.random.fold_in(jax.random.fold_in(key, words[2]), words[3])
 
 
 def _read(base: jax.Array, tensor: TensorArgument) -> jax.Array:

@@ -31,7 +31,7 @@ class Node:
     uses: list[tuple[int, int]]  # run-time numbers: dtype class and slot
     first_value: int
     num_values: int
-    draw: int  # row of the table of random states, or -1
+    draw: int  # first row in the table of random states, or -1
     recomputed: bool  # forward work repeated inside a backward pass
 
 
@@ -146,7 +146,8 @@ class _Run:
     def _run(self, node: Node) -> None:
         bases = [self._value(ref, node.recomputed) for ref in node.refs]
         numbers = [self.slots[group][slot] for group, slot in node.uses]
-        words = self.draws[node.draw] if node.draw >= 0 and self.draws is not None else None
+        rows = slice(node.draw, node.draw + node.lowered.num_draws)
+        words = self.draws[rows] if node.draw >= 0 and self.draws is not None else None
         results = node.lowered.jitted(bases, numbers, words)
         self.values.update(zip(range(node.first_value, node.first_value + node.num_values), results, strict=True))
 

@@ -49,7 +49,7 @@ class Answer:
     reads: list[bool] = field(default_factory=list)
     slots: list[int] = field(default_factory=list)
     resizes: list[tuple] = field(default_factory=list)
-    random: bool = False
+    num_draws: int = 0  # of random numbers
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _Resolution:
         lowered = _lower(self.call, choice, tuple(self.outputs), tuple(self.writes), tuple(self.returned))
         self.result.lowering = lowered
         self.result.slots = _slots(lowered)
-        self.result.random = choice.random
+        self.result.num_draws = choice.num_draws
         self._reads()
         return self.result
 
@@ -278,7 +278,7 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
         op=key_of(call.op), function=choice.function, context=context, arguments=arguments, keywords=keywords,
         buffers=tuple(_blank(call, index) for index in range(len(call.buffers))),
         slot_dtypes=(slot_dtype,) * num_slots, outputs=outputs, writes=writes, returned=returned,
-        in_turn=overlaps.in_turn(call.op, call.arguments))
+        num_draws=choice.num_draws, in_turn=overlaps.in_turn(call.op, call.arguments))
 
 
 def _promoting(call: Call) -> list[Any]:

@@ -12,13 +12,17 @@ from torchtpu.graph.overloads import key_of
 from torchtpu.rules import find, find_dynamic
 
 
+# Of operators that are many: how many times a call, of which these are the arguments, draws random numbers.
+NUM_DRAWS: dict[str, Callable[[list[Any]], int]] = {}
+
+
 @dataclass(frozen=True)
 class Choice:
-    """``kind``: rule, decomposition, dynamic or fallback. ``random``: a draw of the generator is consumed."""
+    """``kind``: rule, decomposition, dynamic or fallback. ``num_draws``: of the generator, that one call consumes."""
 
     kind: str
     function: Callable[..., Any]
-    random: bool
+    num_draws: int
 
 
 def choose(functional: torch._ops.OpOverload, call: Any) -> Choice:
@@ -26,15 +30,18 @@ def choose(functional: torch._ops.OpOverload, call: Any) -> Choice:
     from torchtpu.graph import decompose
 
     key = key_of(functional)
-    random = _is_random(functional, call)
+    if key in NUM_DRAWS and call is not None:
+        num_draws = NUM_DRAWS[key](call.arguments)
+    else:
+        num_draws = int(_is_random(functional, call))
     rule = find_dynamic(key) or find(key) if call is None else find(key)
     if rule is not None:
-        return Choice("dynamic" if rule.dynamic else "rule", rule.function, random)
+        return Choice("dynamic" if rule.dynamic else "rule", rule.function, num_draws)
     if call is not None and decompose.exists(functional):
         function = decompose.build(functional, call)
         if function is not None:
-            return Choice("decomposition", function, random)
-    return Choice("fallback", _unreachable, False)
+            return Choice("decomposition", function, num_draws)
+    return Choice("fallback", _unreachable, 0)
 
 
 def _unreachable(*_: Any, **__: Any) -> Any:

@@ -27,7 +27,7 @@ class RuleContext:
             (lists flattened; an output that is None or not a tensor is left out).
         common_dtype: PyTorch's type promotion over all tensor and number arguments.
         matmul_precision: what ``torch.set_float32_matmul_precision`` asks for.
-        draw: for random operators, makes the JAX key of this draw; None for all others.
+        draws: for random operators, makes the JAX key of each draw: one, unless the operator is many; empty for all others.
         row_major: of every tensor argument, whether it is contiguous; empty if that is not known. Values do not depend on
             it, but PyTorch's gradient formulas for factorisations do.
     """
@@ -36,7 +36,7 @@ class RuleContext:
     outputs: tuple[jax.ShapeDtypeStruct, ...]
     common_dtype: np.dtype
     matmul_precision: jax.lax.Precision
-    draw: Callable[[], jax.Array] | None = None
+    draws: tuple[Callable[[], jax.Array], ...] = ()
     row_major: tuple[bool, ...] = ()
 
     @property
@@ -64,6 +64,6 @@ class RuleContext:
         Raises:
             RuntimeError: the operator takes no generator (a fault of the caller).
         """
-        if self.draw is None:
+        if not self.draws:
             raise RuntimeError(f"{self.op} draws no random numbers")
-        return self.draw()
+        return self.draws[0]()
