@@ -196,6 +196,7 @@ const std::unordered_set<std::string>& recorded_composites() {
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
       "aten::_fused_rms_norm",
+      "aten::_grouped_mm",
       "aten::_fused_rms_norm_backward",
       "aten::_thnn_fused_gru_cell",
       "aten::_thnn_fused_gru_cell_backward",

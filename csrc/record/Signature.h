@@ -62,7 +62,7 @@ struct Signature {
   std::vector<uint8_t> reads; // per buffer of the call: its value is an input of the node
   std::vector<SlotClass> slots;
   std::vector<Resize> resizes;
-  uint32_t num_draws = 0; // of random numbers
+  uint32_t num_draws = 0;   // of random numbers
   void* lowering = nullptr; // Python object, kept for ever
 };
 

@@ -1,8 +1,8 @@
 """The ``torch.compile`` backend named ``tpu``.
 
-Dynamo and AOTAutograd make functional graphs of aten operators; each becomes one operator of the recorded program (region.py), so that
-forward, backward and optimizer are still one XLA program a step. A graph that cannot is run operator by operator, recorded as eager
-code is.
+Dynamo and AOTAutograd make functional graphs of aten operators; each becomes one operator of the recorded program (region.py),
+so that forward, backward and optimizer are still one XLA program a step. A graph that cannot is run operator by operator,
+recorded as eager code is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def tpu_backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any], *
     """
     from torch._dynamo.backends.common import aot_autograd
 
-    from torchtpu.compile.graphs import compile_graph, decompositions
+    from torchtpu.compile.graphs import compile_graph, decompositions, prepare
 
+    prepare()
     compiler = aot_autograd(
         fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph, decompositions=decompositions())
     return compiler(graph_module, example_inputs)

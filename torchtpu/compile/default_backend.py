@@ -1,4 +1,4 @@
-"""``torch.compile`` without a backend, or with "inductor": graphs on the tpu device come to ours, all others to Inductor as before."""
+"""``torch.compile`` without a backend, or with "inductor": graphs on the tpu device come to ours, others to Inductor as before."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchtpu.compile import region
+from torchtpu.compile import fakes, region
 from torchtpu.graph.overloads import key_of
 from torchtpu.rules import find
 
@@ -20,6 +20,15 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
     return {op: function for op, function in core_aten_decompositions().items()
             if isinstance(op, torch._ops.OpOverload) and find(key_of(op)) is None}
+
+
+@functools.cache
+def prepare() -> None:
+    """Tell PyTorch what it does not know of the device: that its generator can be set back, for checkpointing, and more dtypes."""
+    from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
+
+    register_graphsafe_rng_device_type("tpu")
+    fakes.register()
 
 
 def compile_graph(module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

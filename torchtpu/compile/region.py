@@ -1,24 +1,30 @@
 """A compiled graph as one operator: one node of the recorded program, lowered by the same rules as everything else.
 
-The operator ``torchtpu::region`` takes the name of the graph, which is a hash of what it computes, so that the program is found again
-by another process; its tensors; and the sizes that were left open while it was traced.
+The operator ``torchtpu::region`` takes the name of the graph, which is a hash of what it computes, so that another process finds
+the program again; its tensors; and the sizes that were left open while it was traced.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_map
 
+from torchtpu import _C
+from torchtpu.compile.results import output_values, views_of_results
 from torchtpu.graph import own_inference
 from torchtpu.graph.interpret import Interpreter, is_computable, is_random
 from torchtpu.graph.rule_choice import NUM_DRAWS
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
+from torchtpu.runtime import step_hooks
 
 _library = torch.library.Library("torchtpu", "DEF")
 _library.define("region(str graph, Tensor[] tensors, int[] sizes) -> Tensor[]")
@@ -47,22 +53,35 @@ def make(module: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]] | Non
     """The graph as a function of a list that it empties, or None if not everything in it can become one operator."""
     if not _is_region(module):
         return None
+    results = views_of_results(module.graph)
+    _keep_constants(module)
     name = _name_of(module)
     _regions.setdefault(name, Region(module, sum(map(is_random, module.graph.nodes))))
-    results = [_result(value) for value in _output_values(module.graph)]
-    kinds = [isinstance(node.meta["val"], torch.Tensor) for node in module.graph.find_nodes(op="placeholder")]
-    symbols = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder") if not isinstance(node.meta["val"], torch.Tensor)]
+    given = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+    is_tensor = [isinstance(value, torch.Tensor) for value in given]
+    symbols = [value for value in given if not isinstance(value, torch.Tensor)]
 
     def call(arguments: list[Any]) -> list[Any]:
-        tensors = [a for a, is_tensor in zip(arguments, kinds, strict=True) if is_tensor]
-        sizes = [int(a) for a, is_tensor in zip(arguments, kinds, strict=True) if not is_tensor]
+        step_hooks.tell_compiled_steps(_C)
+        tensors = list(itertools.compress(arguments, is_tensor))
+        sizes = [int(a) for a, tensor in zip(arguments, is_tensor, strict=True) if not tensor]
         arguments.clear()
-        stream = iter(torch.ops.torchtpu.region(name, tensors, sizes))
+        made = torch.ops.torchtpu.region(name, tensors, sizes)
+        del tensors
         known = _Sizes(symbols, sizes)
-        return [next(stream) if kind == "tensor" else known.of(value) for kind, value in results]
+        return [result.of(made, known.of) for result in results]
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+def _keep_constants(module: torch.fx.GraphModule) -> None:
+    """Constants of the graph on the host, where they are read when it is hashed and when it is lowered."""
+    with unset_fake_temporarily():
+        for node in module.graph.find_nodes(op="get_attr"):
+            constant = getattr(module, str(node.target))
+            if isinstance(constant, torch.Tensor):
+                setattr(module, str(node.target), constant.detach().cpu().contiguous())
 
 
 @lower("torchtpu::region")
@@ -73,7 +92,7 @@ def torchtpu_region(ctx: RuleContext, graph: str, tensors: list[jax.Array], size
 
 
 def _infer(graph: str, tensors: list[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
-    outputs = _output_values(_regions[graph].graph(sizes))
+    outputs = output_values(_regions[graph].graph(sizes))
     return [
         torch.empty_strided(tuple(v.shape), tuple(v.stride()), dtype=v.dtype, device="cpu")
         for v in outputs if isinstance(v, torch.Tensor)]
@@ -89,7 +108,7 @@ def _is_region(module: torch.fx.GraphModule) -> bool:
     tensors = [v for v in given if isinstance(v, torch.Tensor)]
     inside = all(_is_here(v) or (v.device.type == "cpu" and v.dim() == 0) for v in tensors)
     numbers = all(isinstance(v, torch.Tensor | torch.SymInt | int) for v in given)
-    returned = _output_values(module.graph)
+    returned = output_values(module.graph)
     kept = all(_is_here(v) for v in returned if isinstance(v, torch.Tensor))
     return inside and numbers and kept and any(map(_is_here, tensors)) and is_computable(module.graph)
 
@@ -98,36 +117,18 @@ def _is_here(value: torch.Tensor) -> bool:
     return value.device.type == "tpu"
 
 
-def _output_values(graph: torch.fx.Graph) -> list[Any]:
-    """What the graph returns: fake tensors, sizes and None."""
-    (output,) = graph.find_nodes(op="output")
-    return [v.meta["val"] if isinstance(v, torch.fx.Node) else v for v in output.args[0]]
-
-
-def _result(value: Any) -> tuple[str, Any]:
-    return ("tensor", None) if isinstance(value, torch.Tensor) else ("other", value)
-
-
 def _name_of(module: torch.fx.GraphModule) -> str:
     """A hash of operators, arguments, shapes, strides, dtypes and constants."""
     digest = hashlib.sha256()
-    names: dict[torch.fx.Node, str] = {}
+    names: dict[Any, str] = {}
     for node in module.graph.nodes:
         names[node] = f"%{len(names)}"
-        arguments = torch.fx.map_arg((node.args, node.kwargs), lambda n: _Named(names[n]))
+        arguments = tree_map(lambda leaf: names[leaf] if isinstance(leaf, torch.fx.Node) else leaf, (node.args, node.kwargs))
         digest.update(f"{node.op} {node.target if callable(node.target) else ''} {arguments} {_shown(node)}\n".encode())
         if node.op == "get_attr":
-            constant = getattr(module, str(node.target)).detach().cpu().contiguous()
-            digest.update(constant.view(-1).view(torch.uint8).numpy().tobytes())
+            with unset_fake_temporarily():
+                digest.update(getattr(module, str(node.target)).reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
-
-
-@dataclass(frozen=True)
-class _Named:
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def _shown(node: torch.fx.Node) -> str:
@@ -167,7 +168,7 @@ def _filled(module: torch.fx.GraphModule, sizes: tuple[int, ...]) -> torch.fx.Gr
             made[node] = known.of(value)
             continue
         made[node] = copy.node_copy(node, made.__getitem__)
-        made[node].meta["val"] = torch.utils._pytree.tree_map(lambda v: _plain(v, known), value)
+        made[node].meta["val"] = tree_map(lambda v: _plain(v, known), value)
     return copy
 
 

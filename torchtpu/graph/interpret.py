@@ -32,7 +32,7 @@ def is_computable(graph: torch.fx.Graph) -> bool:
         if not isinstance(node.target, torch._ops.OpOverload):
             return False
         rule = find(key_of(node.target))
-        if not _is_view(node.target) and (rule is None or rule.dynamic) and key_of(node.target) not in _COPIES:
+        if not is_view(node.target) and (rule is None or rule.dynamic) and key_of(node.target) not in _COPIES:
             return False
     return True
 
@@ -43,7 +43,7 @@ def is_random(node: torch.fx.Node) -> bool:
     if not isinstance(op, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in op.tags:
         return False
     given = dict(zip((a.name for a in op._schema.arguments), node.args, strict=False)) | node.kwargs
-    return given.get("dropout_p", 1) != 0
+    return bool(given.get("dropout_p", 1) != 0)
 
 
 class Interpreter:
@@ -91,7 +91,7 @@ class Interpreter:
         rule = find(key_of(node.target))
         if rule is not None:
             return self._apply(node, node.target, rule.function, arguments, keywords)
-        if _is_view(node.target):
+        if is_view(node.target):
             return self._view(node, node.target, arguments[0])
         return arguments[0]
 
@@ -125,11 +125,18 @@ class Interpreter:
         by_name = {a.name: a for a in schema}
         named = {name: _for_rule(value, by_name[name], context) for name, value in keywords.items()}
         results = function(context, *given, **named)
-        shapes = iter(context.outputs)
-        return _pytree.tree_map(lambda r: None if r is None else jnp.asarray(r).astype(next(shapes).dtype), results)
+        return _pytree.tree_map(_as_promised, results, node.meta["val"], is_leaf=lambda leaf: leaf is None)
 
 
-def _is_view(op: torch._ops.OpOverload) -> bool:
+def _as_promised(result: Any, value: Any) -> Any:
+    """A result in the dtype that inference says; what is no tensor there (None, a size) is known already."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return None if result is None else jnp.asarray(result).astype(dtypes.to_numpy(value.dtype))
+
+
+def is_view(op: torch._ops.OpOverload) -> bool:
+    """Whether an operator only looks at its argument in another way."""
     return any(a.alias_info is not None and not a.alias_info.is_write for a in op._schema.arguments) or op.is_view
 
 

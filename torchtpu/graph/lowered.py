@@ -45,7 +45,8 @@ class Lowered:
     """A signature's computation.
 
     Called with the values of the call's buffers (None: not read, or never written), its run-time numbers as 0-d arrays and, for
-    random operators, four words a draw (seed and offset, high word first). Returns new outputs, then the new values of mutated buffers.
+    random operators, four words a draw (seed and offset, high word first). Returns new outputs, then the new values of mutated
+    buffers.
     """
 
     op: str

@@ -104,10 +104,27 @@ def _native_multi_head_attention(*args: Any, need_weights: bool = True, **kwargs
     return out, weights if needed else None
 
 
+def grouped_mm(
+    self: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: torch.dtype | None = None
+) -> Tensor:
+    """PyTorch's own knows the dtypes and the alignment of CUDA."""
+    torch._check(self.dim() in (2, 3) and mat2.dim() in (2, 3), lambda: "Multiplicands must be 2D or 3D")
+    same = self.is_floating_point() and self.dtype == mat2.dtype
+    torch._check(same, lambda: f"Expected floats of one dtype, got {self.dtype} and {mat2.dtype}")
+    torch._check(self.shape[-1] == mat2.shape[-2], lambda: "contraction dimension of mat_a and mat_b must match")
+    divided = self.dim() == 2 or mat2.dim() == 2
+    torch._check((offs is not None) == divided, lambda: "Have to provide offsets if there is a 2d matrix, and none otherwise")
+    groups: tuple[Any, ...] = ()
+    if self.dim() == mat2.dim():
+        groups = (self.shape[0],) if offs is None else (offs.shape[0],)
+    return self.new_empty((*groups, self.shape[-2], mat2.shape[-1]), dtype=out_dtype)
+
+
 INFERENCE: dict[str, Callable[..., Any]] = {
     "aten::_native_multi_head_attention": _native_multi_head_attention,
     # Bools may be shifted by ints, which PyTorch's own does not know.
     **{f"aten::__{side}shift__.{kind}": torch.mul for side in "lr" for kind in ("Tensor", "Scalar")},
+    "aten::_grouped_mm": grouped_mm,
     "aten::_ctc_loss": _ctc_loss,
     "aten::_ctc_loss.Tensor": _ctc_loss,
     "aten::_ctc_loss_backward": _like(1),

@@ -11,7 +11,6 @@ import torch
 from torchtpu.graph.overloads import key_of
 from torchtpu.rules import find, find_dynamic
 
-
 # Of operators that are many: how many times a call, of which these are the arguments, draws random numbers.
 NUM_DRAWS: dict[str, Callable[[list[Any]], int]] = {}
 

@@ -2,6 +2,8 @@
 
 The end of the outermost ``optimizer.step()`` marks a boundary; the program is run when work outside of optimizers and backward
 passes is recorded. That alone is right. The end of ``zero_grad`` and the loader's next batch only start the device earlier.
+
+Dynamo traces the hooks of a compiled step: there they leave a note, an assignment, which it repeats after every run of its graph.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from torch.compiler import is_compiling
 from torch.optim import optimizer
 from torch.utils.data import dataloader
 
@@ -19,12 +22,39 @@ from torch.utils.data import dataloader
 _STEP = optimizer.Optimizer.profile_hook_step(lambda self: None).__code__
 
 
+class _CompiledSteps:
+    """What compiled code has done since anybody asked."""
+
+    ended = False
+
+
+_compiled_steps = _CompiledSteps()
+
+
 def install(core: Any) -> None:
     """Install the hooks, once."""
-    optimizer.register_optimizer_step_pre_hook(lambda opt, args, kwargs: core.set_optimizer_depth(_depth()))
-    optimizer.register_optimizer_step_post_hook(lambda opt, args, kwargs: core.leave_optimizer(_depth() - 1))
+
+    def before_step(*_: Any) -> None:
+        if not is_compiling():
+            core.set_optimizer_depth(_depth())
+
+    def after_step(*_: Any) -> None:
+        if is_compiling():
+            _compiled_steps.ended = True
+        else:
+            core.leave_optimizer(_depth() - 1)
+
+    optimizer.register_optimizer_step_pre_hook(before_step)
+    optimizer.register_optimizer_step_post_hook(after_step)
     _call_around(optimizer.Optimizer, "zero_grad", core, after=core.end_zero_grad)
     _call_around(dataloader._BaseDataLoaderIter, "__next__", core, before=core.next_batch)
+
+
+def tell_compiled_steps(core: Any) -> None:
+    """Before something is recorded: whether a compiled step has ended is known only now."""
+    if _compiled_steps.ended:
+        _compiled_steps.ended = False
+        core.leave_optimizer(0)
 
 
 def _depth() -> int:
@@ -49,6 +79,8 @@ def _call_around(
 
     @functools.wraps(original)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
         core.set_optimizer_depth(_depth())
         before()
         result = original(self, *args, **kwargs)

@@ -192,8 +192,8 @@ ROWS: list[Row] = [
     *rows(["aten::atan2"], two(), (F32, I64), grads=True),
     *rows(["aten::copysign.Tensor"], two(), (F32, I64)),
     *rows(["aten::copysign.Scalar"], number(1, -2.5), (F32, I64)),
-    *rows(["aten::hypot", "aten::logaddexp", "aten::logaddexp2"], two(mixed=False), FLOATS, grads=True),
-    Row("aten::logaddexp", two(-9, 9, mixed=False), (C64,)),  # angles beyond pi stay there
+    *rows(["aten::hypot", "aten::logaddexp2"], two(mixed=False), FLOATS, grads=True),
+    Row("aten::logaddexp", two(-9, 9, mixed=False), (*FLOATS, C64), grads=True),  # angles beyond pi stay there
     *rows(["aten::xlogy.Tensor", "aten::special_xlog1py"], two(0, 3), (F32, I64), grads=True),
     *rows(["aten::xlogy.Scalar_Self", "aten::special_xlog1py.self_scalar"], number_first(2, 0, 1.5, low=0, high=3), (F32, I64)),
     *rows(["aten::xlogy.Scalar_Other", "aten::special_xlog1py.other_scalar"], number(2, 1.5, low=0, high=3), (F32, I64)),

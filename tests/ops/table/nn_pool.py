@@ -72,18 +72,16 @@ def adaptive_max_backward(n: int) -> Samples:
 
 def resized(n: int, *options: Any) -> Samples:
     def samples(t: Make) -> Iterator[Sample]:
+        if t.dtype == U8:  # in fixed point, rounded after each axis: the same to the last bit
+            for size in ([4, 9], [13, 5], [6, 7]):
+                yield call(t(2, 3, 8, 7, low=0, high=255), size, *options)
+                yield call(t(1, 5, 8, 7, low=0, high=255), size, *options, 0.6, 1.3)
+            return
         for size in ([8] * n, [3] * n):
             yield call(image(t, n, 5), size, *options)
         yield call(image(t, n, 4), [8] * n, *options, *[2.0] * n)
 
     return samples
-
-
-def resized_bytes(t: Make) -> Iterator[Sample]:
-    """Computed in fixed point and rounded after each axis: the same to the last bit."""
-    for size in ([4, 9], [13, 5], [6, 7]):
-        yield call(t(2, 3, 8, 7, low=0, high=255), size, False)
-        yield call(t(1, 5, 8, 7, low=0, high=255), size, False, 0.6, 1.3)
 
 
 def resized_backward(n: int, *options: Any) -> Samples:
@@ -165,11 +163,9 @@ ROWS: list[Row] = [
     *rows(["aten::upsample_nearest2d", "aten::_upsample_nearest_exact2d"], resized(2), FLOATS, grads=True),
     *rows(["aten::upsample_nearest3d", "aten::_upsample_nearest_exact3d"], resized(3), (F32,), grads=True),
     Row("aten::upsample_linear1d", resized(1, False), FLOATS, grads=True),
-    Row("aten::upsample_bilinear2d", resized(2, True), FLOATS, grads=True),
-    *rows(["aten::upsample_bilinear2d", "aten::_upsample_bilinear2d_aa"], resized_bytes, (U8,)),
-    *rows(["aten::upsample_bicubic2d", "aten::_upsample_bicubic2d_aa"], resized_bytes, (U8,)),
+    Row("aten::upsample_bilinear2d", resized(2, True), (*FLOATS, U8), grads=True),
     Row("aten::upsample_trilinear3d", resized(3, False), (F32,), grads=True),
-    Row("aten::upsample_bicubic2d", resized(2, False), FLOATS, grads=True),
+    Row("aten::upsample_bicubic2d", resized(2, False), (*FLOATS, U8), grads=True),
     *rows(["aten::upsample_nearest1d_backward", "aten::_upsample_nearest_exact1d_backward"], resized_backward(1), FLOATS),
     *rows(["aten::upsample_nearest2d_backward", "aten::_upsample_nearest_exact2d_backward"], resized_backward(2), FLOATS),
     *rows(["aten::upsample_nearest3d_backward", "aten::_upsample_nearest_exact3d_backward"], resized_backward(3), (F32,)),
