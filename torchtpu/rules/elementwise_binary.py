@@ -18,6 +18,7 @@ from torchtpu.rules._division import (
     truncated_quotient,
     truncated_remainder,
 )
+from torchtpu.rules._exponentials import exp2
 from torchtpu.rules._float_bits import copysign
 from torchtpu.rules._numbers import (
     Scalar,
@@ -35,8 +36,8 @@ from torchtpu.rules._numbers import (
     truth,
 )
 from torchtpu.rules.context import RuleContext
-from torchtpu.rules.elementwise import exp2, zeta
 from torchtpu.rules.registry import lower, lower_table
+from torchtpu.rules.special_gamma import zeta
 
 Prepare = Callable[..., list[Any]]
 
@@ -271,7 +272,12 @@ def _integer_power(x: Array, exponent: Array) -> Array:
 def _power(x: Array, exponent: Array) -> Array:
     if not is_inexact(x.dtype):
         return _integer_power(x, exponent)
-    return lax.pow(*jnp.broadcast_arrays(x, exponent))
+    x, exponent = jnp.broadcast_arrays(x, exponent)
+    if not is_complex(x.dtype):
+        return lax.pow(x, exponent)
+    # Not XLA's, which multiplies what may have overflowed with what may be zero. Zero has no logarithm.
+    power = jnp.where(exponent == 0, constant(1, x.dtype), jnp.exp(exponent * jnp.log(x)))
+    return jnp.where((x == 0) & (lax.real(exponent) > 0), constant(0, x.dtype), power)
 
 
 lower_table({"aten::pow.Tensor_Tensor": _power}, _rule(to_compute))

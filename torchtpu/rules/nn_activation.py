@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from torchtpu.rules._exponentials import expm1
 from torchtpu.rules._wide import number, widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower, lower_table
@@ -33,9 +34,22 @@ def _silu_grad(g: Array, x: Array) -> Array:
     return g * jnp.conj(s * (1 + x * (1 - s)))
 
 
+def _mish_parts(x: Array) -> tuple[Array, Array]:
+    """The square of 1 + exp(x), less one, and that plus two: their ratio is the hyperbolic tangent of softplus, one far right."""
+    e = jnp.exp(jnp.minimum(x, 20))
+    less = e * (e + 2)
+    return less, less + 2
+
+
+def _mish(x: Array) -> Array:
+    less, more = _mish_parts(x)
+    return x * (less / more)
+
+
 def _mish_grad(g: Array, x: Array) -> Array:
-    t = jnp.tanh(jnp.log1p(jnp.exp(x)))
-    return g * (t + x * lax.logistic(x) * (1 - t * t))
+    less, more = _mish_parts(x)
+    left = jnp.where(x > 20, 0, 4 * (less + 1) / more / more)  # by the square of the tangent, of one
+    return g * (less / more + x * lax.logistic(x) * left)
 
 
 def _hardswish_grad(g: Array, x: Array) -> Array:
@@ -47,9 +61,9 @@ def _hardsigmoid_grad(g: Array, x: Array) -> Array:
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "aten::relu": lambda x: jnp.maximum(x, 0),
+    "aten::relu": lambda x: jnp.where(x < 0, 0, x),  # minus zero stays, as NaN does
     "aten::silu": _silu,
-    "aten::mish": lambda x: x * jnp.tanh(jnp.log1p(jnp.exp(x))),
+    "aten::mish": _mish,
     "aten::hardswish": lambda x: x * jnp.clip(x + 3, 0, 6) / 6,
     "aten::hardsigmoid": lambda x: jnp.clip(x + 3, 0, 6) / 6,
 }
@@ -60,8 +74,8 @@ GRADIENTS: dict[str, Callable[[Array, Array], Array]] = {
     "aten::mish_backward": _mish_grad,
     "aten::hardswish_backward": _hardswish_grad,
     "aten::hardsigmoid_backward": _hardsigmoid_grad,
-    "aten::sigmoid_backward": lambda g, y: g * jnp.conj((1 - y) * y),
-    "aten::tanh_backward": lambda g, y: g * jnp.conj(1 - y * y),
+    "aten::sigmoid_backward": lambda g, y: g * jnp.conj(1 - y) * jnp.conj(y),
+    "aten::tanh_backward": lambda g, y: g * jnp.conj((1 - y) * (1 + y))  # less is cancelled than of 1 - y * y,
 }
 
 
@@ -88,7 +102,7 @@ def aten_gelu(ctx: RuleContext, self: Array, *, approximate: str = "none") -> Ar
     """aten::gelu(Tensor self, *, str approximate="none") -> Tensor"""
     x = widen(self)
     if approximate == "tanh":
-        return 0.5 * x * (1 + jnp.tanh(_GELU_K * (x + _GELU_C * x * x * x)))
+        return x * lax.logistic(2 * _GELU_K * (x + _GELU_C * x * x * x))  # half of 1 + tanh, which would cancel
     return 0.5 * x * (1 + lax.erf(x * _SQRT_HALF))
 
 
@@ -97,9 +111,8 @@ def aten_gelu_backward(ctx: RuleContext, grad_output: Array, self: Array, *, app
     """aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate="none") -> Tensor"""
     g, x = widen(grad_output), widen(self)
     if approximate == "tanh":
-        t = jnp.tanh(_GELU_K * (x + _GELU_C * x * x * x))
-        inner_grad = _GELU_K * (1 + 3 * _GELU_C * x * x)
-        return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner_grad)
+        inner, inner_grad = 2 * _GELU_K * (x + _GELU_C * x * x * x), 2 * _GELU_K * (1 + 3 * _GELU_C * x * x)
+        return g * (lax.logistic(inner) * (1 + x * lax.logistic(-inner) * inner_grad))
     cdf = 0.5 * (1 + lax.erf(x * _SQRT_HALF))
     return g * (cdf + x * jnp.exp(-0.5 * x * x) * _INV_SQRT_2PI)
 
@@ -139,7 +152,7 @@ def aten_elu(ctx: RuleContext, self: Array, alpha: Scalar = 1, scale: Scalar = 1
     """aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
     x = widen(self)
     alpha, scale, input_scale = (number(s, x) for s in (alpha, scale, input_scale))
-    return jnp.where(x < 0, jnp.expm1(x * input_scale) * (alpha * scale), x * scale)
+    return jnp.where(x < 0, expm1(x * input_scale) * (alpha * scale), x * scale)
 
 
 @lower("aten::elu_backward")
@@ -290,7 +303,7 @@ def aten_logit_backward(ctx: RuleContext, grad_output: Array, self: Array, eps: 
     g, x = widen(grad_output), widen(self)
     inside = g / (x * (1 - x))
     if eps is None:
-        return jnp.where((x < 0) | (x > 1), jnp.nan, jnp.where((x == 0) | (x == 1), g * jnp.inf, inside))
+        return jnp.where((x < 0) | (x > 1), jnp.nan, inside)
     low = number(eps, x)
     return jnp.where((x < low) | (x > 1 - low), 0, inside)
 

@@ -7,7 +7,7 @@ Coefficients begin with the highest power.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import accumulate
 
 import jax.numpy as jnp
@@ -16,10 +16,9 @@ import numpy as np
 from jax import Array
 
 from torchtpu.rules._numbers import constant, to_float
+from torchtpu.rules._series import chebyshev_series, polynomial, ratio
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower_table
-
-Coefficients = Sequence[float]
 
 # Airy: the leading factor for large positive arguments, and amplitudes of sine and cosine for large negative ones.
 _AI_P = (
@@ -156,32 +155,6 @@ _INV_SQRT_PI = 1 / math.sqrt(math.pi)
 _SINC = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(6, -1, -1))
 
 
-def _polynomial(x: Array, coefficients: Coefficients) -> Array:
-    """By Horner's rule, in the dtype of ``x``."""
-    value = jnp.full_like(x, constant(coefficients[0], x.dtype))
-    for coefficient in coefficients[1:]:
-        value = value * x + constant(coefficient, x.dtype)
-    return value
-
-
-def _ratio(x: Array, above: Coefficients, below: Coefficients) -> Array:
-    return _polynomial(x, above) / _polynomial(x, below)
-
-
-def _chebyshev_series(x: Array, coefficients: Coefficients) -> Array:
-    """By Clenshaw's rule, ``x`` being twice the argument of the polynomials; the last coefficient counts half.
-
-    Leading coefficients that are too small to change the sum in this dtype are left out.
-    """
-    least = float(np.finfo(x.dtype).eps) / 64
-    first = next(place for place, coefficient in enumerate(coefficients) if abs(coefficient) > least)
-    value, before, last = (jnp.zeros_like(x) for _ in range(3))
-    for coefficient in coefficients[first:]:
-        last, before = before, value
-        value = x * before - last + constant(coefficient, x.dtype)
-    return (value - last) * constant(0.5, x.dtype)
-
-
 def _airy_ai(x: Array) -> Array:
     """Infinities give NaN, of either sign, as in ATen.
 
@@ -191,12 +164,12 @@ def _airy_ai(x: Array) -> Array:
     zeta = jnp.abs(x + x) * size / constant(3, x.dtype)
     scale = jnp.divide(constant(_INV_SQRT_PI, x.dtype), jnp.sqrt(size))
     w = jnp.divide(constant(1, x.dtype), zeta)
-    decaying = scale * _ratio(w, _AI_P, _AI_Q) / (constant(2, x.dtype) * jnp.exp(zeta))
+    decaying = scale * ratio(w, _AI_P, _AI_Q) / (constant(2, x.dtype) * jnp.exp(zeta))
     phase, z = zeta + constant(np.pi / 4, x.dtype), w * w
-    sine = jnp.sin(phase) * (constant(1, x.dtype) + z * _ratio(z, _AI_SIN_P, _AI_SIN_Q))
-    waving = scale * (sine - jnp.cos(phase) * w * _ratio(z, _AI_COS_P, _AI_COS_Q))
+    sine = jnp.sin(phase) * (constant(1, x.dtype) + z * ratio(z, _AI_SIN_P, _AI_SIN_Q))
+    waving = scale * (sine - jnp.cos(phase) * w * ratio(z, _AI_COS_P, _AI_COS_Q))
     cube = x * x * x
-    even, odd = _polynomial(cube, _AI_EVEN), x * _polynomial(cube, _AI_ODD)
+    even, odd = polynomial(cube, _AI_EVEN), x * polynomial(cube, _AI_ODD)
     near = constant(_AI_0, x.dtype) * even - constant(_AI_SLOPE, x.dtype) * odd
     value = jnp.where(x >= 2.09, decaying, jnp.where(x < -2.09, waving, near))
     value = jnp.where(x > 103.892, constant(0, x.dtype), value)
@@ -210,20 +183,20 @@ def _far(x: Array, order: int) -> tuple[Array, Array]:
     """
     p, q = ((_P0_P, _P0_Q), (_Q0_P, _Q0_Q)) if order == 0 else ((_P1_P, _P1_Q), (_Q1_P, _Q1_Q))
     w = jnp.divide(constant(5, x.dtype), x)
-    along, across = _ratio(w * w, *p), w * _ratio(w * w, *q)
+    along, across = ratio(w * w, *p), w * ratio(w * w, *q)
     phase = x - constant(np.pi / 4 + order * np.pi / 2, x.dtype)
     sine, cosine, scale = jnp.sin(phase), jnp.cos(phase), constant(math.sqrt(2 / math.pi), x.dtype) / jnp.sqrt(x)
     return (along * cosine - across * sine) * scale, (along * sine + across * cosine) * scale
 
 
-def _less_zeros(square: Array, zeros: Coefficients) -> Array:
+def _less_zeros(square: Array, zeros: tuple[float, float]) -> Array:
     return (square - constant(zeros[0], square.dtype)) * (square - constant(zeros[1], square.dtype))
 
 
 def _bessel_j0(x: Array) -> Array:
     x = jnp.abs(x)
     square = x * x
-    near = _less_zeros(square, _J0_ZEROS) * _ratio(square, _J0_P, _J0_Q)
+    near = _less_zeros(square, _J0_ZEROS) * ratio(square, _J0_P, _J0_Q)
     tiny = constant(1, x.dtype) - square * constant(0.25, x.dtype)
     return jnp.where(x <= 5, jnp.where(x < 1e-5, tiny, near), _far(x, 0)[0])
 
@@ -231,7 +204,7 @@ def _bessel_j0(x: Array) -> Array:
 def _bessel_j1(x: Array) -> Array:
     size = jnp.abs(x)
     square = x * x
-    near = _ratio(square, _J1_P, _J1_Q) * x * _less_zeros(square, _J1_ZEROS)
+    near = ratio(square, _J1_P, _J1_Q) * _less_zeros(square, _J1_ZEROS) * x
     far = _far(size, 1)[0]
     return jnp.where(size <= 5, near, jnp.where(x < 0, -far, far))
 
@@ -242,14 +215,20 @@ def _at_pole(x: Array, pole: float, value: Array) -> Array:
 
 
 def _bessel_y0(x: Array) -> Array:
-    near = _ratio(x * x, _Y0_P, _Y0_Q) + constant(2 / np.pi, x.dtype) * jnp.log(x) * _bessel_j0(x)
+    near = ratio(x * x, _Y0_P, _Y0_Q) + constant(2 / np.pi, x.dtype) * jnp.log(x) * _bessel_j0(x)
     return _at_pole(x, -np.inf, jnp.where(x <= 5, near, _far(x, 0)[1]))
 
 
 def _bessel_y1(x: Array) -> Array:
     singular = _bessel_j1(x) * jnp.log(x) - constant(1, x.dtype) / x
-    near = x * _ratio(x * x, _Y1_P, _Y1_Q) + constant(2 / np.pi, x.dtype) * singular
+    near = x * ratio(x * x, _Y1_P, _Y1_Q) + constant(2 / np.pi, x.dtype) * singular
     return _at_pole(x, -np.inf, jnp.where(x <= 5, near, _far(x, 1)[1]))
+
+
+def _log_of_half(x: Array) -> Array:
+    """Not halved where the half would be subnormal."""
+    half = jnp.log(x * constant(0.5, x.dtype))
+    return jnp.where(x < 4 * jnp.finfo(x.dtype).tiny, jnp.log(x) - constant(math.log(2), x.dtype), half)
 
 
 def _modified(order: int, scaled: bool) -> Callable[[Array], Array]:
@@ -257,9 +236,9 @@ def _modified(order: int, scaled: bool) -> Callable[[Array], Array]:
     small, large = (_K0_SMALL, _K0_LARGE) if order == 0 else (_K1_SMALL, _K1_LARGE)
 
     def function(x: Array) -> Array:
-        series, logarithm = _chebyshev_series(x * x - constant(2, x.dtype), small), jnp.log(x * constant(0.5, x.dtype))
+        series, logarithm = chebyshev_series(x * x - constant(2, x.dtype), small), _log_of_half(x)
         near = series - logarithm * jsp.i0(x) if order == 0 else logarithm * jsp.i1(x) + series / x
-        far = _chebyshev_series(jnp.divide(constant(8, x.dtype), x) - constant(2, x.dtype), large) / jnp.sqrt(x)
+        far = chebyshev_series(jnp.divide(constant(8, x.dtype), x) - constant(2, x.dtype), large) / jnp.sqrt(x)
         near, far = (near * jnp.exp(x), far) if scaled else (near, jnp.exp(-x) * far)
         return _at_pole(x, np.inf, jnp.where(x <= 2, near, far))
 
@@ -267,7 +246,7 @@ def _modified(order: int, scaled: bool) -> Callable[[Array], Array]:
 
 
 def _spherical_bessel_j0(x: Array) -> Array:
-    value = jnp.where(jnp.abs(x) < 0.5, _polynomial(x * x, _SINC), jnp.sin(x) / x)
+    value = jnp.where(jnp.abs(x) < 0.5, polynomial(x * x, _SINC), jnp.sin(x) / x)
     return jnp.where(jnp.isinf(x), constant(0, x.dtype), value)
 
 

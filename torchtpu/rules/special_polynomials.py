@@ -131,7 +131,7 @@ def _hermite(factor: int) -> Polynomial:
     def polynomial(x: Array, n: Array) -> Array:
         too_high = n > _HERMITE_LIMIT[n.dtype.itemsize]
         scaled = x * constant(factor, x.dtype)
-        value = _recur(lambda k, q, p: scaled * q - constant(factor, x.dtype) * k * p, n, scaled, ~too_high)
+        value = _recur(lambda k, q, p: jnp.multiply(constant(factor, x.dtype), x * q - k * p), n, scaled, ~too_high)
         return jnp.where(too_high, constant(np.nan, x.dtype), value)
 
     return polynomial
