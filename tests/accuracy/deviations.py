@@ -74,7 +74,7 @@ DEVIATIONS = (
     Deviation(tuple(f"special.{name}" for name in (
         "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
         "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
-        "shifted_chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
+        "shifted_chebyshev_polynomial_w", "hermite_polynomial_he", "laguerre_polynomial_l",
         "legendre_polynomial_p")), _F32, 4e3, "of degrees up to 300, which multiply the rounding of the argument or of each step"),
 )
 
