@@ -44,7 +44,7 @@ class Direct:
                 jax.ShapeDtypeStruct((t.untyped_storage().nbytes() // t.itemsize,), dtypes.to_numpy(t.dtype)) for t in self.tensors
             ]
             numbers = [jax.ShapeDtypeStruct((), d) for d in self.answer.lowering.slot_dtypes]
-            words = jax.ShapeDtypeStruct((4,), jnp.uint32) if self.answer.random else None
+            words = jax.ShapeDtypeStruct((self.answer.num_draws, 4), jnp.uint32) if self.answer.num_draws else None
             return [(r.shape, r.dtype) for r in jax.eval_shape(self.answer.lowering, arrays, numbers, words)]
 
     def apply(self) -> list[torch.Tensor]:

@@ -37,7 +37,7 @@ for row in ROWS:
     lowering = direct.answer.lowering
     arrays = [abstract((t.untyped_storage().nbytes() // t.itemsize,), dtypes.to_numpy(t.dtype)) for t in direct.tensors]
     numbers = [abstract((), dtype) for dtype in lowering.slot_dtypes]
-    words = abstract((4,), np.uint32) if direct.answer.random else None
+    words = abstract((direct.answer.num_draws, 4), np.uint32) if direct.answer.num_draws else None
     with jax.enable_x64(True):
         function = jax.jit(lambda a, n, w: lowering(a, n, w), out_shardings=chip)
         function.trace(arrays, numbers, words).lower(lowering_platforms=("tpu",)).compile()
