@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import sys
 import textwrap
 from collections import Counter
@@ -16,11 +17,13 @@ from pathlib import Path
 
 from benchmarks.tables import markdown
 from docs import operators, pass_rates
+from tests.accuracy.deviations import DEVIATIONS
 from tests.opinfo.known import KNOWN
 from torchtpu.inspect.where import load_all_rules
 from torchtpu.rules import registry
 
 PAGE = Path(__file__).parent / "coverage.md"
+_ACCURACY_RECORDS = Path(__file__).parent / "accuracy.json"
 _RULES = Path(registry.__file__).parent
 _HEAD = """\
 # Coverage
@@ -49,6 +52,15 @@ _KNOWN = """\
 From `tests/opinfo/known.py`: entry, dtype and variant (`fn` with its gradients, `inplace`, `out`, `error` for bad arguments,
 `compile` for a TPU's compiler), an asterisk for all. One under which nothing fails any more is reported.
 """
+_ACCURACY = """\
+## Accuracy
+
+The worst error in units in the last place, ours / the CPU's in the same dtype, over random and extreme arguments, infinities,
+NaN and zeros of both signs; the judge is float64 (or more) on the CPU. Measured on XLA:CPU by `python -m tests.accuracy --json
+docs/accuracy.json`; `inf` is a NaN, an infinity or the sign of a zero elsewhere. The bar is the larger of twice the CPU's error
+nearby and 4; what is over it is listed below, with the reason, in `tests/accuracy/deviations.py`. Subnormal numbers are left out:
+XLA:CPU takes them for zero, as a TPU does.
+"""
 _DIFFERS = """\
 ### Stated by rules
 
@@ -60,7 +72,7 @@ def render() -> str:
     """The whole page."""
     load_all_rules()
     found = operators.operators()
-    return "\n".join([_HEAD, *_counts(found), *_cpu(found), *_rates(), *_known(), *_differs(), *_names(found)])
+    return "\n".join([_HEAD, *_counts(found), *_cpu(found), *_rates(), *_known(), *_differs(), *_accuracy(), *_names(found)])
 
 
 def differs() -> Iterator[tuple[str, str, str]]:
@@ -129,6 +141,17 @@ def _known() -> list[str]:
 
 def _differs() -> list[str]:
     return [_DIFFERS, *(f"- `{name}` ({file}): {text}" for file, name, text in differs()), ""]
+
+
+def _accuracy() -> list[str]:
+    records = json.loads(_ACCURACY_RECORDS.read_text())
+    dtypes = list(dict.fromkeys(record["dtype"] for record in records))
+    errors: dict[str, dict[str, str]] = {}
+    for record in records:
+        errors.setdefault(record["op"], {})[record["dtype"]] = f"{record['ours_ulp']:.3g} / {record['cpu_ulp']:.3g}"
+    table = markdown(("operator", *dtypes), [(op, *(found.get(dtype, "") for dtype in dtypes)) for op, found in errors.items()])
+    over = [f"- {', '.join(f'`{op}`' for op in d.ops)} ({', '.join(d.dtypes)}): {d.reason}" for d in DEVIATIONS]
+    return [_ACCURACY, table, "", "Over the bar:", "", *over, ""]
 
 
 def _names(found: list[operators.Operator]) -> list[str]:

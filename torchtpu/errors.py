@@ -146,12 +146,6 @@ class InteropError(TorchTPUError, TypeError):
     template = "{what}. {fix}"
 
 
-class NotYetError(TorchTPUError, NotImplementedError):
-    """A part of TorchTPU that is planned and not written yet."""
-
-    template = "{what} is not available yet. {fix}"
-
-
 class TopologyError(TorchTPUError, ValueError):
     """A TPU topology that libtpu cannot describe, or nothing to compile for it."""
 

@@ -41,8 +41,6 @@ DEVIATIONS = (
               "PyTorch subtracts tanh(x) from x, which near zero magnifies the 3 ulp that XLA's tanh is off"),
     Deviation(("tan", "tanh"), ("complex64",), 100, "XLA's quotient next to a pole"),
     Deviation(("igamma", "igammac"), _NARROW, _INF, "XLA's series and continued fraction, which end at an absolute error"),
-    Deviation(("amax", "amin", "linalg.vector_norm.inf"), _NARROW, _INF,
-              "XLA:CPU drops a NaN where it vectorises the maximum of some rows; the rule is a plain reduction"),
     Deviation(("cummax",), _NARROW, _INF, "minus zero becomes zero: associative_scan interleaves by adding zeros"),
     Deviation(("remainder",), ("float64",), _INF, "the sign of a zero beside the largest number"),
     # ---- what the CPU does otherwise ----

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from torchtpu.rules._extremes import largest
 from torchtpu.rules._numbers import constant
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
@@ -37,7 +38,7 @@ def aten__cdist_forward(ctx: RuleContext, x1: Array, x2: Array, p: float, comput
     if p == 2:
         return jnp.sqrt(jnp.sum(size * size, -1))
     if p == float("inf"):
-        return jnp.max(size, -1)
+        return largest(size, -1)
     power = constant(p, size.dtype)
     return jnp.sum(size**power, -1) ** constant(1 / p, size.dtype)
 

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from torchtpu.rules._division import truncated_quotient
+from torchtpu.rules._extremes import window_maximum
 from torchtpu.rules._numbers import constant
 from torchtpu.rules._wide import widen
 from torchtpu.rules.context import RuleContext
@@ -123,7 +124,11 @@ def _make_max_pool(num_dims: int) -> Callable[..., tuple[Array, Array]]:
             return jnp.zeros(ctx.out_shape, self.dtype), jnp.zeros(ctx.out_shape, jnp.int32)
         _, indices = first_maximum(self, num_dims, slices)
         pads = _window_pads(self.shape[self.ndim - num_dims:], out, kernel, step, pad, dil)
-        return _reduce_windows(self, lax.max, _lowest(self.dtype), kernel, step, pads, dil), indices
+
+        def reduce_windows(x: Array, combine: Callable[..., Any], initial: Any) -> Array:
+            return _reduce_windows(x, combine, initial, kernel, step, pads, dil)
+
+        return window_maximum(self, _lowest(self.dtype), reduce_windows), indices
 
     return rule
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from torchtpu.rules._extremes import largest, smallest
 from torchtpu.rules._numbers import (
     Scalar,
     at_least_1d,
@@ -108,8 +109,7 @@ def _extreme_rule(reduce: Callable[..., Array]) -> Callable[..., Array]:
     return rule
 
 
-# NaN wins, in XLA as in ATen.
-EXTREMES = {"aten::amax": jnp.max, "aten::amin": jnp.min, "aten::max": jnp.max, "aten::min": jnp.min}
+EXTREMES = {"aten::amax": largest, "aten::amin": smallest, "aten::max": largest, "aten::min": smallest}
 lower_table(EXTREMES, _extreme_rule)
 
 
@@ -133,7 +133,7 @@ def _extreme_dim_rule(pair: tuple[Callable[..., Array], Callable[..., Array]]) -
     return rule
 
 
-EXTREMES_DIM = {"aten::max.dim": (jnp.max, lax.argmax), "aten::min.dim": (jnp.min, lax.argmin)}
+EXTREMES_DIM = {"aten::max.dim": (largest, lax.argmax), "aten::min.dim": (smallest, lax.argmin)}
 lower_table(EXTREMES_DIM, _extreme_dim_rule)
 
 
@@ -154,7 +154,7 @@ def aten_aminmax(
 ) -> tuple[Array, Array]:
     """aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
     dims = canonical_dims(dim, self.ndim)
-    return jnp.min(self, dims, keepdims=keepdim), jnp.max(self, dims, keepdims=keepdim)
+    return smallest(self, dims, keepdims=keepdim), largest(self, dims, keepdims=keepdim)
 
 
 @lower("aten::_aminmax", "aten::_aminmax.dim")
@@ -231,9 +231,9 @@ def vector_norm(x: Array, ord: Scalar, dims: tuple[int, ...], keepdim: bool) -> 
     size = jnp.abs(x)
     if is_static(ord):
         if ord == float("inf"):
-            return jnp.max(size, dims, keepdims=keepdim)
+            return largest(size, dims, keepdims=keepdim)
         if ord == float("-inf"):
-            return jnp.min(size, dims, keepdims=keepdim)
+            return smallest(size, dims, keepdims=keepdim)
         if ord == 0:
             return jnp.sum(cast(size != 0, size.dtype), dims, keepdims=keepdim)
         if ord == 1:
