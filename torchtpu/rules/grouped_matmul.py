@@ -28,7 +28,9 @@ def aten__grouped_mm(
     Differs: takes float32 and float16, where CUDA takes bfloat16 alone.
     """
     def product(left: Array, right: Array) -> Array:
-        options = {"precision": ctx.matmul_precision, "preferred_element_type": ctx.accum(self.dtype)}
+        # Products of 16-bit floats are exact in float32; asking for more than that is refused by the TPU's kernel.
+        precision = ctx.matmul_precision if left.dtype.itemsize > 2 else lax.Precision.DEFAULT
+        options = {"precision": precision, "preferred_element_type": ctx.accum(self.dtype)}
         if offs is None:
             return lax.dot_general(left, right, _BATCHED, **options)
         group_sizes = jnp.diff(offs.astype(jnp.int32), prepend=jnp.zeros(1, jnp.int32))
