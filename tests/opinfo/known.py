@@ -54,15 +54,13 @@ KNOWN: dict[Key, str] = {
     **dict.fromkeys((("msort", dtype, "fn") for dtype in ("bfloat16", "float16")), _UNSTABLE),
     **dict.fromkeys((("vdot", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
     **dict.fromkeys((("linalg.lu_solve", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
+    ("nonzero", "*", "out"): "an out= argument that is resized is row-major; the CPU's is written column by column",
     ("view_as_complex", "float16", "*"): _NO_COMPLEX32,
     ("nn.functional.scaled_dot_product_attention", "bfloat16", "fn"):
         "the gradient is taken from the rounded result, as flash attention does: up to 2.2 times the CPU's error",
-    **dict.fromkeys(((name, "*", "fn") for name in ("unique", "unique_consecutive")),
-                    "results whose shape depends on values are row-major; along the last dimension the CPU's are not"),
     **dict.fromkeys(itertools.product(("special.bessel_j0", "special.bessel_y1"), ("float64",), ("fn", "out")), _SHORT_DENOMINATOR),
     ("narrow_copy", "*", "out"): _STRIDED_OUT,
     ("nn.functional.avg_pool3d", "*", "out"): _STRIDED_OUT,
-    ("nn.functional.gelu", "*", "out"): _STRIDED_OUT,
     **{(*key, "compile"): why for key, why in CPU_AND_GPU_ONLY.items()},
 }
 

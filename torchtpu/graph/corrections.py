@@ -30,7 +30,7 @@ _ROW_MAJOR = frozenset({
     "aten::log_sigmoid_forward", "aten::_upsample_lanczos2d_aa_backward",
 })
 # An ``out=`` argument of these is resized row-major, whatever the strides of a fresh result.
-_RESIZED_ROW_MAJOR = frozenset({"aten::cholesky", "aten::_fft_c2c"})
+_RESIZED_ROW_MAJOR = frozenset({"aten::cholesky", "aten::_fft_c2c", "aten::_fft_c2r", "aten::_fft_r2c"})
 # The CPU asks for a memory format, and for nothing else, of the first argument, or of the one at another place.
 _SUGGESTED_FORMAT = frozenset({
     "aten::native_batch_norm", "aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit.no_stats",
