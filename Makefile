@@ -85,7 +85,7 @@ where: setup  ## the rule, decomposition or fallback of one operator: OP=aten::a
 	@$(PY) -m torchtpu.inspect.where $(OP)
 
 docs: setup  ## rewrite the generated pages of docs/
-	$(PY) docs/generate_errors.py
+	$(PY) -m docs.generate_errors
 	$(PY) -m docs.generate_coverage
 
 coverage: setup  ## fold the reports in build/opinfo/ into docs/coverage.json, and rewrite docs/coverage.md (REPORTS=files)

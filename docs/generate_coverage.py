@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.tables import markdown
-from docs import operators, pass_rates
+from docs import operators, page, pass_rates
 from tests.accuracy.deviations import DEVIATIONS
 from tests.opinfo.known import KNOWN
 from torchtpu.inspect.where import load_all_rules
@@ -160,17 +159,5 @@ def _names(found: list[operators.Operator]) -> list[str]:
             "```", *rows, "```", ""]
 
 
-def main() -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when the page is not current")
-    if parser.parse_args().check:
-        current = PAGE.exists() and PAGE.read_text() == render()
-        print("docs/coverage.md is current" if current else "docs/coverage.md is not current: make docs")
-        return 0 if current else 1
-    PAGE.write_text(render())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(page.main(PAGE, render, __doc__))

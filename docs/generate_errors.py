@@ -1,16 +1,16 @@
 """Write ``docs/errors.md`` from the classes of ``torchtpu.errors``.
 
-    python docs/generate_errors.py            # write it
-    python docs/generate_errors.py --check    # only say whether it is current
+    python -m docs.generate_errors            # write it
+    python -m docs.generate_errors --check    # only say whether it is current
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from pathlib import Path
 
+from docs import page
 from torchtpu import errors
 
 PAGE = Path(__file__).parent / "errors.md"
@@ -35,17 +35,5 @@ def _section(error: type[errors.TorchTPUError]) -> str:
     return f"## {error.__name__}\n\n{inspect.cleandoc(error.__doc__ or '')}\n{also}\n> {error.template}\n"
 
 
-def main() -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when the page is not current")
-    if parser.parse_args().check:
-        current = PAGE.exists() and PAGE.read_text() == render()
-        print("docs/errors.md is current" if current else "docs/errors.md is not current: make docs")
-        return 0 if current else 1
-    PAGE.write_text(render())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(page.main(PAGE, render, __doc__))

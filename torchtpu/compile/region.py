@@ -87,15 +87,12 @@ def _keep_constants(module: torch.fx.GraphModule) -> None:
 @lower("torchtpu::region")
 def torchtpu_region(ctx: RuleContext, graph: str, tensors: list[jax.Array], sizes: Sequence[int]) -> list[jax.Array]:
     """torchtpu::region(str graph, Tensor[] tensors, int[] sizes) -> Tensor[]"""
-    outputs = Interpreter(_regions[graph].graph(sizes), ctx).run(tensors)
-    return [output for output in outputs if isinstance(output, jax.Array)]
+    return list(Interpreter(_regions[graph].graph(sizes), ctx).run(tensors))
 
 
 def _infer(graph: str, tensors: list[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
     outputs = output_values(_regions[graph].graph(sizes))
-    return [
-        torch.empty_strided(tuple(v.shape), tuple(v.stride()), dtype=v.dtype, device="cpu")
-        for v in outputs if isinstance(v, torch.Tensor)]
+    return [torch.empty_strided(tuple(v.shape), tuple(v.stride()), dtype=v.dtype, device="cpu") for v in outputs]
 
 
 own_inference.INFERENCE["torchtpu::region"] = _infer

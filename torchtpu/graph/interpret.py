@@ -18,6 +18,7 @@ from torchtpu import dtypes
 from torchtpu.graph import inference, promotion, views
 from torchtpu.graph.arguments import RunTimeNumber, TensorArgument
 from torchtpu.graph.overloads import key_of
+from torchtpu.graph.rule_choice import draws_numbers
 from torchtpu.rules import find
 from torchtpu.rules.context import RuleContext
 
@@ -40,10 +41,9 @@ def is_computable(graph: torch.fx.Graph) -> bool:
 def is_random(node: torch.fx.Node) -> bool:
     """Whether a node of a graph draws random numbers."""
     op = node.target
-    if not isinstance(op, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in op.tags:
+    if not isinstance(op, torch._ops.OpOverload):
         return False
-    given = dict(zip((a.name for a in op._schema.arguments), node.args, strict=False)) | node.kwargs
-    return bool(given.get("dropout_p", 1) != 0)
+    return draws_numbers(op, dict(zip((a.name for a in op._schema.arguments), node.args, strict=False)) | node.kwargs)
 
 
 class Interpreter:

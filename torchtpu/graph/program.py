@@ -85,8 +85,8 @@ class RecordedProgram:
     def results(self) -> list[int]:
         """The outputs, in the order in which the function returns them: replacements of arguments first, in their order."""
         read = set(self.argument_inputs())
-        replacing = [value for i, value in self.replacements if i in read]
-        return replacing + [value for value in self.outputs if value not in set(replacing)]
+        replacing = dict.fromkeys(value for i, value in self.replacements if i in read)
+        return [*replacing, *(value for value in self.outputs if value not in replacing)]
 
     def leading_avals(self) -> list[jax.ShapeDtypeStruct]:
         """Arguments before the inputs: one vector of run-time numbers a dtype, then the random states."""

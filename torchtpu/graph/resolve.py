@@ -126,13 +126,13 @@ def _resizes(call: Call, inferred: Inferred) -> list[tuple]:
     fresh = _results_without_out(call) if outs else []
     for place, index in enumerate(outs):
         before, after = call.arguments[index], inferred.fakes[index]
-        like = fresh[place] if fresh else after
+        like = fresh[place] if fresh and isinstance(fresh[place], torch.Tensor) else after
         if isinstance(before, TensorArgument) and tuple(like.shape) != before.sizes:
             result.append((index, tuple(like.shape), corrections.resized_strides(call.functional, like)))
     return result
 
 
-def _results_without_out(call: Call) -> list[torch.Tensor]:
+def _results_without_out(call: Call) -> list[Any]:
     """What the functional form returns, if it takes the same arguments: an out= argument that is resized becomes like that.
 
     PyTorch's inference of some ``out=`` forms leaves the argument as it is, or lays it out unlike the CPU.
@@ -144,7 +144,7 @@ def _results_without_out(call: Call) -> list[torch.Tensor]:
         returned = infer(call.functional, given).result
     except NotInferable:
         return []
-    return [r for r in (returned if isinstance(returned, list | tuple) else [returned]) if isinstance(r, torch.Tensor)]
+    return list(returned) if isinstance(returned, list | tuple) else [returned]
 
 
 class _Resolution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,10 @@ def _unreachable(*_: Any, **__: Any) -> Any:
 
 
 def _is_random(op: torch._ops.OpOverload, call: Any) -> bool:
-    if torch.Tag.nondeterministic_seeded not in op.tags:
-        return False
-    if call is None:
-        return True
-    for argument, value in zip(call.op._schema.arguments, call.arguments, strict=True):
-        if argument.name == "dropout_p" and value == 0:
-            return False
-    return True
+    given = {} if call is None else {a.name: v for a, v in zip(call.op._schema.arguments, call.arguments, strict=True)}
+    return draws_numbers(op, given)
+
+
+def draws_numbers(op: torch._ops.OpOverload, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call of ``op`` with these arguments, by name, draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in op.tags and bool(arguments.get("dropout_p", 1) != 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -126,6 +127,16 @@ def to_float(ctx: RuleContext, *xs: Any) -> list[Any]:
     """Operands in the compute dtype, integers as floats."""
     dtype = float_dtype(ctx)
     return [cast(x, dtype) for x in xs]
+
+
+def float_rule(function: Callable[[Any], Any]) -> Callable[[RuleContext, Array], Array]:
+    """The rule of an operator that is ``function`` of one tensor in its compute dtype, integers as floats."""
+
+    def rule(ctx: RuleContext, self: Array) -> Array:
+        (x,) = to_float(ctx, self)
+        return function(x)
+
+    return rule
 
 
 def scaled(x: Any, factor: Scalar) -> Any:

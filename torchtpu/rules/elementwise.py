@@ -16,6 +16,7 @@ from torchtpu.rules._numbers import (
     Scalar,
     cast,
     constant,
+    float_rule,
     full,
     is_bool,
     is_complex,
@@ -26,14 +27,6 @@ from torchtpu.rules._numbers import (
 )
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower, lower_table
-
-
-def _float_rule(function: Callable[[Any], Any]) -> Callable[[RuleContext, Array], Array]:
-    def rule(ctx: RuleContext, self: Array) -> Array:
-        (x,) = to_float(ctx, self)
-        return function(x)
-
-    return rule
 
 
 def _reciprocal(x: Array) -> Array:
@@ -100,7 +93,7 @@ FLOAT = {
     "aten::special_modified_bessel_i0": jsp.i0,
     "aten::special_modified_bessel_i1": _odd_bessel(jsp.i1),
 }
-lower_table(FLOAT, _float_rule)
+lower_table(FLOAT, float_rule)
 
 
 def _rounding_rule(function: Callable[[Any], Any]) -> Callable[[RuleContext, Array], Array]:

@@ -7,6 +7,7 @@ forms are derived from them by the recorder and never written here.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,11 +33,13 @@ RULES: dict[str, Rule] = {}
 DYNAMIC_CASES: dict[str, Rule] = {}
 
 
-def _register(key: str, function: Callable[..., Any], dynamic: bool, table: dict[str, Rule] = RULES) -> None:
+def _register(
+    key: str, function: Callable[..., Any], dynamic: bool, table: dict[str, Rule] = RULES, where: str | None = None
+) -> None:
     if not _KEY.match(key):
         raise ValueError(f"{key!r} is not of the form namespace::operator[.overload]")
     code = getattr(function, "__code__", None)
-    where = f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+    where = where or (f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function))
     if key in table:
         raise ValueError(f"{key} is registered twice: at {table[key].where} and at {where}")
     table[key] = Rule(key, function, dynamic, where)
@@ -80,9 +83,13 @@ def lower_dynamic_case(*keys: str) -> Callable[[Callable[..., Any]], Callable[..
 
 
 def lower_table(table: Mapping[str, Any], make: Callable[[Any], Callable[..., Any]], keys: Iterable[str] = ()) -> None:
-    """Register a family of rules that differ only in the function they call: ``make(table[key])`` is the rule of ``key``."""
+    """Register a family of rules that differ only in the function they call: ``make(table[key])`` is the rule of ``key``.
+
+    The place of such a rule is that of the table: ``make`` may stand in another file.
+    """
+    caller = sys._getframe(1)
     for key, value in table.items():
-        _register(key, make(value), dynamic=False)
+        _register(key, make(value), dynamic=False, where=f"{caller.f_code.co_filename}:{caller.f_lineno}")
 
 
 def find(key: str) -> Rule | None:

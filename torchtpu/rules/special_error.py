@@ -6,7 +6,6 @@ XLA's own complement and inverse are off by more than 50 units in the last place
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import jax.numpy as jnp
 import jax.scipy.special as jsp
@@ -14,9 +13,8 @@ from jax import Array, lax
 
 from torchtpu.rules._exponentials import expm1
 from torchtpu.rules._float_bits import copysign
-from torchtpu.rules._numbers import constant, to_float
+from torchtpu.rules._numbers import constant, float_rule
 from torchtpu.rules._series import chebyshev_series
-from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower_table
 
 # Chebyshev series of (1 + 2 a) exp(a^2) erfc(a) in (a - 2) / (a + 2), for a from zero to infinity; fitted with 40 digits.
@@ -84,14 +82,6 @@ def _log_ndtr(x: Array) -> Array:
     return jnp.where(x < -1, low, jnp.log1p(-erfc(t) * half))
 
 
-def _rule(function: Callable[[Array], Array]) -> Callable[[RuleContext, Array], Array]:
-    def rule(ctx: RuleContext, self: Array) -> Array:
-        (x,) = to_float(ctx, self)
-        return function(x)
-
-    return rule
-
-
 def _entr(x: Array) -> Array:
     """Zero at zeros of either sign, not minus zero."""
     return jnp.where(x == 0, constant(0, x.dtype), jsp.entr(x))
@@ -106,4 +96,4 @@ ERROR = {
     "aten::special_log_ndtr": _log_ndtr,
     "aten::special_entr": _entr,
 }
-lower_table(ERROR, _rule)
+lower_table(ERROR, float_rule)

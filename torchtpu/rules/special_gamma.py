@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +10,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from torchtpu.rules._float_bits import copysign
-from torchtpu.rules._numbers import constant, to_float
+from torchtpu.rules._numbers import constant, float_rule, to_float
 from torchtpu.rules._series import chebyshev_series, polynomial
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower, lower_table
@@ -172,12 +171,4 @@ def aten_polygamma(ctx: RuleContext, n: int, self: Array) -> Array:
     return jnp.multiply(constant(factor, x.dtype), zeta(constant(n + 1, x.dtype), x))
 
 
-def _rule(function: Callable[[Array], Array]) -> Callable[[RuleContext, Array], Array]:
-    def rule(ctx: RuleContext, self: Array) -> Array:
-        (x,) = to_float(ctx, self)
-        return function(x)
-
-    return rule
-
-
-lower_table({"aten::lgamma": lgamma, "aten::digamma": _digamma}, _rule)
+lower_table({"aten::lgamma": lgamma, "aten::digamma": _digamma}, float_rule)
