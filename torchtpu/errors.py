@@ -95,6 +95,18 @@ class CompileError(TorchTPUError):
     template = "XLA could not compile the recorded program ({num_nodes} operators): {why}"
 
 
+class CompileLimitError(TorchTPUError):
+    """A program would have to be compiled inside ``torch.tpu.limit_compiles()``. It waits: nothing ran and nothing is lost."""
+
+    program_waits = True  # csrc/python/Launch.cpp looks for it
+    template = (
+        "{line}: expected at most {limit} compiles inside torch.tpu.limit_compiles({limit}), and this is one more: {num_nodes} "
+        "operators, ended by {reason}; {difference}. On a TPU a compile takes from seconds to minutes. Warm up with every shape "
+        "before, or keep shapes and branches the same; torchtpu.inspect.explain() tells more. Every tensor is as it was: outside "
+        "of the limit, the program is compiled when it is needed."
+    )
+
+
 class OutOfMemoryError(TorchTPUError, MemoryError):
     """The program needs more memory than the device has free. Nothing ran; every mutated tensor keeps its previous value."""
 

@@ -75,6 +75,8 @@ FLAGS: dict[str, Flag] = {
              "compiled programs kept in memory"),
         Flag("TORCHTPU_MAX_NODES", _positive, 16384, "a positive number",
              "recorded operators at which a program is run without another reason"),
+        Flag("TORCHTPU_PROGRESS", _switch, True, "1 or 0",
+             "say on stderr what is being compiled, once it takes more than five seconds"),
         Flag("TORCHTPU_CHECK_NAN", _switch, False, "1 or 0",
              "in debug mode, check each result for NaN and infinity"),
     )

@@ -362,9 +362,15 @@ class Launch {
 
 void launch(Program& program, const char* reason, bool keep_roots) {
   Launch launch(program, keep_roots);
+  program.refused = false;
   try {
     launch.run(reason);
   } catch (python_error& error) {
+    py::handle value(error.value);
+    program.refused = value && py::hasattr(value, "program_waits");
+    if (program.refused) {
+      throw;
+    }
     py::object text = py::reinterpret_steal<py::object>(PyObject_Str(error.value));
     std::string why = text ? text.cast<std::string>() : "";
     launch.fail(why.empty() ? Py_TYPE(error.value)->tp_name : why); // an interrupt has no text

@@ -263,6 +263,15 @@ struct PythonLowering final : public Lowering {
     py::gil_scoped_acquire gil;
     call_bridge("note_fallback", op.name);
   }
+  void end_fallback() noexcept override {
+    py::gil_scoped_acquire gil;
+    try {
+      call_bridge("end_fallback");
+    } catch (python_error& error) {
+      error.restore();
+      PyErr_WriteUnraisable(nullptr);
+    }
+  }
   void check(const OpInfo& op, c10::DeviceIndex device) override {
     py::gil_scoped_acquire gil;
     call_bridge("check", op.name, static_cast<int>(device));

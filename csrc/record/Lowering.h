@@ -25,6 +25,8 @@ class Lowering {
   virtual void run_dynamic(Call& call, Signature& signature) = 0;
   // Counts a call that runs on the CPU, warns once, or raises as TORCHTPU_FALLBACK says.
   virtual void note_fallback(const OpInfo& op) = 0;
+  // That call is over, well or badly.
+  virtual void end_fallback() noexcept = 0;
   // Debug mode: waits for the results of the operator just run and checks them.
   virtual void check(const OpInfo& op, c10::DeviceIndex device) = 0;
 

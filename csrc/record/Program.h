@@ -85,6 +85,7 @@ class Program {
   c10::DeviceIndex device;
   bool abstract = false;    // some nodes have no value: those can be compiled, not run
   bool fills = false;       // holds only fills, see Recorder
+  bool refused = false;     // a limit on compiles kept it from running: it is as it was, and waits again
   Issuer* issuer = nullptr; // who records; may be gone
   std::vector<Node> nodes;
   std::vector<Ref> refs;

@@ -96,6 +96,19 @@ std::unique_ptr<Program> abandon_step(const Program& failed) {
   return step;
 }
 
+// Under the lock: where it was taken from, or among those that anybody may run, if another is recorded there by now.
+void put_back(std::unique_ptr<Program> program) {
+  if (issuers().count(program->issuer) != 0) {
+    auto& slot = program->issuer->slots[program->device];
+    auto& place = program->fills ? slot.fills : slot.main;
+    if (place == nullptr || place->empty()) {
+      place = std::move(program);
+      return;
+    }
+  }
+  orphans().push_back(std::move(program));
+}
+
 // Runs a program that nobody records into any more.
 void run_program(std::unique_ptr<Program> program, const char* reason, bool keep_roots) {
   try {
@@ -106,7 +119,11 @@ void run_program(std::unique_ptr<Program> program, const char* reason, bool keep
       std::lock_guard<std::mutex> guard(recorder_lock());
       program->running = false;
       program_done.notify_all();
-      half_step = abandon_step(*program);
+      if (program->refused) {
+        put_back(std::move(program));
+      } else {
+        half_step = abandon_step(*program);
+      }
     }
     throw;
   }

@@ -128,6 +128,17 @@ void resize_outs(const Call& call, const Signature& signature) {
   }
 }
 
+void run_on_cpu(const Call& call) {
+  struct Timed {
+    Timed() = default;
+    Timed(const Timed&) = delete;
+    ~Timed() { lowering().end_fallback(); }
+  };
+  lowering().note_fallback(*call.op);
+  const Timed timed;
+  at::native::cpu_fallback(call.op->handle, call.stack);
+}
+
 // One call on its way into a program; calls nest when CPU indices are moved, so each depth has a scratch of its own.
 class Recording {
  public:
@@ -165,8 +176,7 @@ class Recording {
       }
     }
     if (signature->kind == Signature::kFallback) {
-      lowering().note_fallback(*call.op);
-      at::native::cpu_fallback(call.op->handle, call.stack);
+      run_on_cpu(call);
       return;
     }
     if (signature->kind == Signature::kDynamic) {

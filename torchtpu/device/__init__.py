@@ -43,6 +43,7 @@ from torchtpu.device.random import (
     set_rng_state_all,
 )
 from torchtpu.device.streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
+from torchtpu.runtime.compile_limits import assert_no_compiles, limit_compiles
 
 _initialized = True  # asked by activation checkpointing, which would not save our random state otherwise
 
@@ -83,10 +84,11 @@ def attach(torch: Any, bridge: Any) -> None:
 
 
 __all__ = [
-    "Event", "Stream", "StreamContext", "_utils", "current_device", "current_stream", "default_generators", "default_stream",
-    "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype", "get_device_capability", "get_device_name",
-    "get_device_properties", "get_eager_mode", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available",
-    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-    "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "seed", "seed_all",
-    "set_device", "set_eager_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stream", "synchronize",
+    "Event", "Stream", "StreamContext", "_utils", "assert_no_compiles", "current_device", "current_stream",
+    "default_generators", "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_eager_mode", "get_rng_state", "get_rng_state_all",
+    "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "limit_compiles", "manual_seed",
+    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
+    "memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_eager_mode", "set_rng_state",
+    "set_rng_state_all", "set_stream", "stream", "synchronize",
 ]

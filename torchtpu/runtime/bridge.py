@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from torchtpu import errors, flags
+from torchtpu.runtime import stopwatch
 from torchtpu.runtime.counters import counters
 from torchtpu.runtime.user_code import stack_level, user_line
 
@@ -28,6 +29,7 @@ class Bridge:
         self._starting = threading.RLock()
         self._resolving = threading.RLock()
         self._mode_is_read = False
+        self._watch = stopwatch.Stopwatch()
 
     # ---- starting ----
 
@@ -170,7 +172,8 @@ class Bridge:
     def run_dynamic(self, lowered: Any, arrays: list[Any], numbers: list[Any], device: int) -> list[Any]:
         from torchtpu.runtime import dynamic
 
-        return dynamic.run(lowered, arrays, numbers, self.devices[device])
+        with self._watch.waiting():
+            return dynamic.run(lowered, arrays, numbers, self.devices[device])
 
     def check(self, op: str, device: int) -> None:
         from torchtpu.runtime import debug
@@ -191,7 +194,8 @@ class Bridge:
     def download(self, array: Any, view: memoryview) -> None:
         from torchtpu.runtime import transfers
 
-        transfers.download(array, view)
+        with self._watch.waiting():
+            transfers.download(array, view)
 
     def to_device(self, array: Any, device: int) -> Any:
         from torchtpu.runtime import transfers
@@ -202,18 +206,21 @@ class Bridge:
     # ---- telling ----
 
     def note_sync(self, what: str) -> None:
-        counters.syncs[user_line()] += 1
+        self._watch.note_read(user_line(), what)
 
     def note_fallback(self, op: str) -> None:
         policy = flags.get("TORCHTPU_FALLBACK")
         if policy == "error":
             raise errors.MissingRuleError(op=op)
-        if policy == "warn" and op not in counters.fallbacks:
+        if policy == "warn" and op not in counters.fallbacks_by_op():
             warnings.warn(
                 f"{op} has no rule and no decomposition: it runs on the CPU, and everything recorded before it had to be run first."
                 " Said once an operator; torchtpu.inspect.counters() counts them.",
                 FallbackWarning, stacklevel=stack_level())
-        counters.fallbacks[op] += 1
+        self._watch.begin_fallback(op, user_line())
+
+    def end_fallback(self) -> None:
+        self._watch.end_fallback()
 
     def raise_error(self, name: str, fields: str) -> None:
         pairs = (field.partition("=") for field in fields.split("\x1f"))

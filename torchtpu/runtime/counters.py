@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import time
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchtpu.graph.difference import Difference
 
 
 @dataclass
 class ProgramRecord:
-    """One program that was compiled or loaded."""
+    """One program that was compiled or loaded. Times are seconds, memory is bytes of one launch."""
 
     key: str
     reason: str  # of the flush
@@ -18,6 +22,28 @@ class ProgramRecord:
     source: str  # "compiled" or "disk"
     compile_s: float
     memory: dict[str, int]
+    line: str  # the user's, at which it ended
+    difference: Difference | None  # from the nearest known program; None where it was loaded
+    num_kept_gradients: int = 0  # of an optimizer's step that it holds: they became outputs
+    kept_gradients_bytes: int = 0
+    num_launches: int = 0
+    end_s: float = field(default_factory=time.perf_counter)  # when it was there
+
+
+@dataclass
+class SyncRecord:
+    """Reads by the host at one user line."""
+
+    whats: Counter[str] = field(default_factory=Counter)  # "item", "copy to the host" or an operator
+    wait_s: float = 0.0  # for the device, compiling left out
+
+
+@dataclass
+class FallbackRecord:
+    """Calls of one operator on the CPU from one user line."""
+
+    num_calls: int = 0
+    cpu_s: float = 0.0  # reading its arguments, computing, and writing its results; compiling left out
 
 
 @dataclass
@@ -28,15 +54,23 @@ class Counters:
     compile_s: float = 0.0
     disk_hits: int = 0
     launches: int = 0
-    fallbacks: Counter[str] = field(default_factory=Counter)
-    syncs: Counter[str] = field(default_factory=Counter)
+    fallbacks: defaultdict[tuple[str, str], FallbackRecord] = field(default_factory=lambda: defaultdict(FallbackRecord))
+    syncs: defaultdict[str, SyncRecord] = field(default_factory=lambda: defaultdict(SyncRecord))
     programs: deque[ProgramRecord] = field(default_factory=lambda: deque(maxlen=1024))
+    start_s: float = field(default_factory=time.perf_counter)
+
+    def fallbacks_by_op(self) -> dict[str, int]:
+        """Calls that ran on the CPU, by operator."""
+        result: Counter[str] = Counter()
+        for (op, _), record in self.fallbacks.items():
+            result[op] += record.num_calls
+        return dict(result)
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers alone."""
         return {
             "compiles": self.compiles, "compile_s": self.compile_s, "disk_hits": self.disk_hits, "launches": self.launches,
-            "fallbacks": dict(self.fallbacks), "syncs": dict(self.syncs),
+            "fallbacks": self.fallbacks_by_op(), "syncs": {line: record.whats.total() for line, record in self.syncs.items()},
         }
 
 

@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from jax.experimental import serialize_executable
 
-from torchtpu import flags
+from torchtpu import _C, flags
 from torchtpu._version import __version__
 from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError, UnsupportedDtypeError
 from torchtpu.graph.program import RecordedProgram
-from torchtpu.runtime import memory
+from torchtpu.runtime import compile_limits, known_programs, memory, progress, step_hooks, trace
 from torchtpu.runtime.counters import ProgramRecord, counters
 from torchtpu.runtime.disk_cache import DiskCache, default_directory
+from torchtpu.runtime.user_code import user_line
 
 _MEMORY_FIELDS = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes", "alias_size_in_bytes")
 _CHECKED_BYTES = 64 << 20  # smaller needs are not worth asking the device for its free memory
@@ -37,6 +38,7 @@ class Executable:
     call: Any
     memory: dict[str, int]
     program: RecordedProgram
+    record: ProgramRecord | None = None
 
     @property
     def arguments(self) -> list[int]:
@@ -68,20 +70,27 @@ def build(program: RecordedProgram, device: jax.Device) -> Executable:
 
     Raises:
         CompileError: XLA refused it. Nothing ran.
+        CompileLimitError: no more compiles are allowed here. Nothing ran, and the program waits as before.
     """
     global last_executable
-    start = time.perf_counter()
+    start, line, why = time.perf_counter(), user_line(), None
+    gradients = step_hooks.kept_gradients(_C)
     executable = _load(program, device)
-    source = "disk"
     if executable is None:
-        source = "compiled"
-        executable = _compile(program, device)
+        why = known_programs.difference(program, line)
+        compile_limits.admit(len(program.nodes), line, program.reason, why)
+        with progress.shown(f"compiling {len(program.nodes)} operators, ended at {line} ({program.reason})"):
+            executable = _compile(program, device)
         counters.compiles += 1
         counters.compile_s += time.perf_counter() - start
     else:
         counters.disk_hits += 1
-    counters.programs.append(ProgramRecord(
-        program.key, program.reason, len(program.nodes), program.fills, source, time.perf_counter() - start, executable.memory))
+    known_programs.add(program, line)
+    executable.record = ProgramRecord(
+        program.key, program.reason, len(program.nodes), program.fills, "compiled" if why else "disk",
+        time.perf_counter() - start, executable.memory, line, why, *gradients)
+    counters.programs.append(executable.record)
+    trace.program(executable.record, program)
     if not program.fills:
         last_executable = executable
     return executable
@@ -97,6 +106,8 @@ def launch(executable: Executable, arguments: list[Any], device: jax.Device) -> 
     if executable.extra_bytes > _CHECKED_BYTES:
         memory.require(executable.extra_bytes, device)
     counters.launches += 1
+    if executable.record is not None:
+        executable.record.num_launches += 1
     try:
         with jax.enable_x64(True):
             return executable.call(*arguments)
@@ -132,6 +143,7 @@ def compile_lowered(program: RecordedProgram, where: Any) -> jax.stages.Compiled
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")  # chosen by size, not by layout
         stage = lowered(program, where)
+        trace.stablehlo(program, stage)
         try:
             with jax.enable_x64(True):
                 return stage.compile()

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import torch
 from torch.compiler import is_compiling
 from torch.optim import optimizer
 from torch.utils.data import dataloader
@@ -29,6 +31,7 @@ class _CompiledSteps:
 
 
 _compiled_steps = _CompiledSteps()
+_optimizers: weakref.WeakSet[optimizer.Optimizer] = weakref.WeakSet()  # that have stepped
 
 
 def install(core: Any) -> None:
@@ -38,10 +41,11 @@ def install(core: Any) -> None:
         if not is_compiling():
             core.set_optimizer_depth(_depth())
 
-    def after_step(*_: Any) -> None:
+    def after_step(stepped: optimizer.Optimizer, *_: Any) -> None:
         if is_compiling():
             _compiled_steps.ended = True
         else:
+            _optimizers.add(stepped)
             core.leave_optimizer(_depth() - 1)
 
     optimizer.register_optimizer_step_pre_hook(before_step)
@@ -55,6 +59,23 @@ def tell_compiled_steps(core: Any) -> None:
     if _compiled_steps.ended:
         _compiled_steps.ended = False
         core.leave_optimizer(0)
+
+
+def kept_gradients(core: Any) -> tuple[int, int]:
+    """Gradients that the program now ending has to return, and their bytes, because they outlive the step that used them.
+
+    A parameter that is still to be computed was written by a step of this program; so its gradient has been used.
+    """
+    num, num_bytes = 0, 0
+    for parameter in (p for stepped in list(_optimizers) for group in stepped.param_groups for p in group["params"]):
+        if _is_pending(core, parameter) and _is_pending(core, parameter.grad):
+            num, num_bytes = num + 1, num_bytes + parameter.grad.nbytes
+    return num, num_bytes
+
+
+def _is_pending(core: Any, tensor: Any) -> bool:
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "tpu"
+    return plain and core.state(tensor) == "pending"
 
 
 def _depth() -> int:
