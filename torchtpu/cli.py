@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import sys
 
-_COMMANDS = {"where": "the rule, decomposition or fallback of an operator, with file and line"}
+# Each is a module with a function `main(arguments) -> exit status`; it is imported only when it is called.
+_COMMANDS = {
+    "check": ("torchtpu.inspect.check", "run a script, and say what made it slow: compiles, waits, fallbacks, with your lines"),
+    "where": ("torchtpu.inspect.where", "the rule, decomposition or fallback of an operator, with file and line"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="torchtpu", description="Tools around the tpu device of PyTorch.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="commands:\n" + "\n".join(f"  {name:<10}{text}" for name, text in _COMMANDS.items()))
+        epilog="commands:\n" + "\n".join(f"  {name:<10}{text}" for name, (_, text) in _COMMANDS.items()))
     parser.add_argument("--version", action="version", version=f"torchtpu {importlib.metadata.version('torchtpu')}")
     parser.add_argument("command", choices=_COMMANDS, metavar="command", help="one of those below; each takes --help")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -23,9 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     parsed = parser.parse_args(arguments)
-    from torchtpu.inspect import where  # loads torch and JAX: only when it is needed
-
-    return where.main(parsed.arguments)
+    module, _ = _COMMANDS[parsed.command]
+    return importlib.import_module(module).main(parsed.arguments)  # may load torch and JAX
 
 
 if __name__ == "__main__":

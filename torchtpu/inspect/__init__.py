@@ -1,10 +1,13 @@
-"""Looking inside: counters, and the programs that were made."""
+"""Looking inside: counters, the programs that were made, why they were made again, and the CPU beside the device."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torchtpu import _C
+from torchtpu.inspect import dynamo as _dynamo
+from torchtpu.inspect.comparison import compare
+from torchtpu.inspect.findings import explain
 from torchtpu.runtime import counters as _counters
 
 
@@ -22,6 +25,7 @@ def reset_counters() -> None:
     """Start counting anew."""
     _C.reset_counters()
     _counters.reset()
+    _dynamo.forget_breaks()
 
 
 def programs() -> list[_counters.ProgramRecord]:
@@ -34,3 +38,6 @@ def last_program_memory() -> dict[str, int]:
     from torchtpu.runtime import executables
 
     return dict(executables.last_executable.memory) if executables.last_executable else {}
+
+
+__all__ = ["compare", "counters", "explain", "last_program_memory", "programs", "reset_counters"]

@@ -37,7 +37,8 @@ def _artifact(name: str, encoding: str, payload: Callable[[], str]) -> None:
 
 def _is_on() -> bool:
     """PyTorch's handler is there from the start, and removes itself at its first record if it has no directory."""
-    return any(getattr(handler, "root_dir", "") is not None for handler in logging.trace_log.handlers)
+    handlers = (handler for handler in logging.trace_log.handlers if isinstance(handler, logging.LazyTraceHandler))
+    return any(handler.root_dir is not None for handler in handlers)
 
 
 def _cut(text: str) -> str:

@@ -1,0 +1,64 @@
+"""What ``torch.compile`` tells of itself: graph breaks and failed guards. Asks only a Dynamo that is loaded already."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from torchtpu.inspect.report import Finding
+
+_MAX_REASON = 240  # characters; the whole of it is in TORCH_LOGS=graph_breaks,recompiles
+_num_forgotten_breaks = 0
+
+
+def _utils() -> Any:
+    return sys.modules.get("torch._dynamo.utils")
+
+
+def forget_breaks() -> None:
+    """Leave the graph breaks so far out of reports: Dynamo does not say when they were."""
+    global _num_forgotten_breaks
+    _num_forgotten_breaks = len(_utils().graph_break_reasons) if _utils() else 0
+
+
+def findings(elapsed_s: float) -> list[Finding]:
+    """Graph breaks since they were last forgotten, and recompilations of the last ``elapsed_s`` seconds, by user line."""
+    return [] if _utils() is None else [*_graph_breaks(), *_recompilations(time.time() - elapsed_s)]
+
+
+def _graph_breaks() -> list[Finding]:
+    broken = Counter(
+        (_line(reason.user_stack), _short(reason.reason))
+        for reason in _utils().graph_break_reasons[_num_forgotten_breaks:])
+    return [
+        Finding("graph break", line, 0.0, f"torch.compile broke its graph {_times(count)}: {reason}",
+                "Move this call out of the compiled function, or write it with operators of tensors.")
+        for (line, reason), count in broken.items()]
+
+
+def _line(stack: list[Any]) -> str:
+    return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "unknown"
+
+
+def _recompilations(since_s: float) -> list[Finding]:
+    by_line: dict[str, list[Any]] = {}
+    for metrics in _utils().get_compilation_metrics():
+        if metrics.recompile_reason and (metrics.start_time_us or 0) / 1e6 >= since_s:
+            by_line.setdefault(f"{metrics.co_filename}:{metrics.co_firstlineno}", []).append(metrics)
+    return [
+        Finding("guards", line, sum((m.duration_us or 0) / 1e6 for m in all_metrics),
+                f"torch.compile traced {all_metrics[0].co_name} again {_times(len(all_metrics))}, because a guard failed",
+                "Keep what the guard names the same, or mark the size with torch._dynamo.mark_dynamic.",
+                tuple(_short(m.recompile_reason) for m in all_metrics))
+        for line, all_metrics in by_line.items()]
+
+
+def _short(reason: str) -> str:
+    text = " ".join(reason.split())
+    return text if len(text) <= _MAX_REASON else text[:_MAX_REASON] + " ..."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
