@@ -10,7 +10,7 @@ from typing import Any
 from torchtpu.inspect.report import Finding
 
 _MAX_REASON = 240  # characters; the whole of it is in TORCH_LOGS=graph_breaks,recompiles
-_num_forgotten_breaks = 0
+_last_forgotten: Any = None  # by itself, not by its place: torch._dynamo.reset() empties the list
 
 
 def _utils() -> Any:
@@ -19,8 +19,8 @@ def _utils() -> Any:
 
 def forget_breaks() -> None:
     """Leave the graph breaks so far out of reports: Dynamo does not say when they were."""
-    global _num_forgotten_breaks
-    _num_forgotten_breaks = len(_utils().graph_break_reasons) if _utils() else 0
+    global _last_forgotten
+    _last_forgotten = _utils().graph_break_reasons[-1] if _utils() and _utils().graph_break_reasons else None
 
 
 def findings(elapsed_s: float) -> list[Finding]:
@@ -29,9 +29,9 @@ def findings(elapsed_s: float) -> list[Finding]:
 
 
 def _graph_breaks() -> list[Finding]:
-    broken = Counter(
-        (_line(reason.user_stack), _short(reason.reason))
-        for reason in _utils().graph_break_reasons[_num_forgotten_breaks:])
+    reasons = list(_utils().graph_break_reasons)
+    start = next((i + 1 for i, reason in enumerate(reasons) if reason is _last_forgotten), 0)
+    broken = Counter((_line(reason.user_stack), _short(reason.reason)) for reason in reasons[start:])
     return [
         Finding("graph break", line, 0.0, f"torch.compile broke its graph {_times(count)}: {reason}",
                 "Move this call out of the compiled function, or write it with operators of tensors.")

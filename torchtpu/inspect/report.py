@@ -95,9 +95,9 @@ class Report:
 
     def _summary(self) -> str:
         t = self.totals
-        return (f"{t['compiles']} programs compiled ({t['compile_s']:.1f} s), {t['disk_hits']} loaded from disk, "
-                f"{t['launches']} launches, {t['reads']} reads by the host ({t['wait_s']:.1f} s waiting), "
-                f"{t['fallbacks']} fallbacks")
+        return (f"{_counted(t['compiles'], 'program')} compiled ({t['compile_s']:.1f} s), {t['disk_hits']} loaded from disk, "
+                f"{_counted(t['launches'], 'launch', 'es')}, {_counted(t['reads'], 'read')} by the host "
+                f"({t['wait_s']:.1f} s waiting), {_counted(t['fallbacks'], 'fallback')}")
 
     def _ended(self, line: str) -> str:
         launches = self.lines.get(line, Line()).num_launches
@@ -106,6 +106,10 @@ class Report:
     @staticmethod
     def _lost(found: Sequence[Finding]) -> str:
         return f"{_lost_s(found):.2f} s"
+
+
+def _counted(count: int, noun: str, ending: str = "s") -> str:
+    return f"{count} {noun}{ending if count != 1 else ''}"
 
 
 def _lost_s(found: Sequence[Finding]) -> float:

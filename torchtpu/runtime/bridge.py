@@ -6,6 +6,7 @@ The core calls with the GIL and without its own lock. Method names are those in 
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -172,8 +173,10 @@ class Bridge:
     def run_dynamic(self, lowered: Any, arrays: list[Any], numbers: list[Any], device: int) -> list[Any]:
         from torchtpu.runtime import dynamic
 
-        with self._watch.waiting():
-            return dynamic.run(lowered, arrays, numbers, self.devices[device])
+        start_s = time.perf_counter()
+        results = dynamic.run(lowered, arrays, numbers, self.devices[device])
+        self._watch.end_wait(start_s)
+        return results
 
     def check(self, op: str, device: int) -> None:
         from torchtpu.runtime import debug
@@ -194,8 +197,9 @@ class Bridge:
     def download(self, array: Any, view: memoryview) -> None:
         from torchtpu.runtime import transfers
 
-        with self._watch.waiting():
-            transfers.download(array, view)
+        start_s = time.perf_counter()
+        transfers.download(array, view)
+        self._watch.end_wait(start_s)
 
     def to_device(self, array: Any, device: int) -> Any:
         from torchtpu.runtime import transfers

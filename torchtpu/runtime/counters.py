@@ -62,7 +62,7 @@ class Counters:
     def fallbacks_by_op(self) -> dict[str, int]:
         """Calls that ran on the CPU, by operator."""
         result: Counter[str] = Counter()
-        for (op, _), record in self.fallbacks.items():
+        for (op, _), record in list(self.fallbacks.items()):
             result[op] += record.num_calls
         return dict(result)
 
@@ -70,7 +70,7 @@ class Counters:
         """The numbers alone."""
         return {
             "compiles": self.compiles, "compile_s": self.compile_s, "disk_hits": self.disk_hits, "launches": self.launches,
-            "fallbacks": self.fallbacks_by_op(), "syncs": {line: record.whats.total() for line, record in self.syncs.items()},
+            "fallbacks": self.fallbacks_by_op(), "syncs": {line: record.whats.total() for line, record in list(self.syncs.items())},
         }
 
 

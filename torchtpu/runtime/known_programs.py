@@ -17,7 +17,7 @@ _known: deque[Known] = deque(maxlen=_MAX_PROGRAMS)
 def add(program: RecordedProgram, line: str) -> None:
     """Remember a program, and forget the oldest where they get too many or too large."""
     _known.append(Known.of(program, line))
-    while len(_known) > 1 and sum(len(known.ops) for known in _known) > _MAX_NODES:
+    while len(_known) > 1 and sum(len(known.ops) for known in list(_known)) > _MAX_NODES:
         _known.popleft()
 
 

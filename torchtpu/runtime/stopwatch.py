@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchtpu.runtime.counters import counters
@@ -31,13 +29,10 @@ class Stopwatch(threading.local):
         self._line = line
         counters.syncs[line].whats[what] += 1
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Time the wait of the read that was noted last; within a fallback it is part of that."""
-        start = time.perf_counter()
-        yield
+    def end_wait(self, start_s: float) -> None:
+        """The read that was noted last has its value, and waited for it since then; within a fallback that is part of it."""
         if not self._fallbacks:
-            counters.syncs[self._line].wait_s += time.perf_counter() - start
+            counters.syncs[self._line].wait_s += time.perf_counter() - start_s
 
     def begin_fallback(self, op: str, line: str) -> None:
         """The operator runs on the CPU from here on."""
