@@ -76,9 +76,19 @@ def test_added_operator() -> None:
     found = difference(lambda: (x + 1).exp().tanh().cos(), lambda: (x + 1).exp().relu().tanh().cos())
     assert found.kind == "operators"
     assert "from operator 2 on (after aten::exp); 1 more: aten::relu" in found.text
-    again = difference(lambda: None, lambda: (x + 1).exp().cos())
+    again = difference(lambda: None, lambda: (x + 1).exp().cos().sin())
     assert again.kind == "operators"
-    assert "1 fewer: aten::tanh" in again.text
+    assert "1 more: aten::sin" in again.text
+    again = difference(lambda: None, lambda: (x + 1).exp().sin())
+    assert again.kind == "operators"
+    assert "1 fewer: aten::cos" in again.text
+
+
+def test_program_cut_at_another_place() -> None:
+    x = tpu(4)
+    found = difference(lambda: (x + 1).exp().tanh().cos(), lambda: (x + 1).exp().tanh())
+    assert found.kind == "end"
+    assert "it ended earlier, after 3 operators (synchronize), not 4 operators (synchronize)" in found.text
 
 
 def test_order() -> None:

@@ -113,6 +113,20 @@ def test_reads_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "in 4 reads (item 4x)" in found.text
 
 
+def test_reads_that_leave_the_device_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    download = transfers.download
+    monkeypatch.setattr(transfers, "download", lambda *given: (time.sleep(0.05), download(*given)))
+    x = torch.ones(3).to("tpu")
+    torchtpu.inspect.reset_counters()
+    for _ in range(2):
+        for _ in range(8):
+            y = (x + 1).sum()
+            torch.tpu.synchronize()
+        y.item()
+    assert torchtpu.inspect.explain().lines[here(-1)].wait_s >= 0.1
+    assert findings("reads") == []
+
+
 def test_one_read_is_no_finding() -> None:
     torch.ones(7).to("tpu").exp().sum().item()
     assert findings("reads") == []

@@ -30,8 +30,8 @@ class Difference:
     """How a program differs from the nearest one known before it.
 
     Attributes:
-        kind: "new" (nothing similar was known), "dropped" (the same one was known, and is not any more), "operators", "order",
-            "shape", "dtype", "argument", "graph", "wiring", "kept", "freed", "memory" or "numbers".
+        kind: "new" (nothing similar was known), "dropped" (the same one was known, and is not any more), "end", "operators",
+            "order", "shape", "dtype", "argument", "graph", "wiring", "kept", "freed", "memory" or "numbers".
         text: a sentence without its full stop.
         nearest: key of the other program; empty for "new".
     """
@@ -99,7 +99,7 @@ def difference(program: Known, known: Sequence[Known]) -> Difference:
 
 def _compare(new: Known, old: Known) -> tuple[str, str]:
     if new.ops != old.ops:
-        return _other_operators(new.ops, old.ops)
+        return _other_end(new, old) or _other_operators(new.ops, old.ops)
     return (
         _other_arguments(new.program, old.program) or _other_wiring(new.program, old.program)
         or _other_results(new.program, old.program) or _other_memory(new.program, old.program)
@@ -115,6 +115,16 @@ def _common_ends(first: Sequence[str], second: Sequence[str]) -> tuple[int, int]
     begin = next((i for i in range(limit) if first[i] != second[i]), limit)
     end = next((i for i in range(limit - begin) if first[-1 - i] != second[-1 - i]), limit - begin)
     return begin, end
+
+
+def _other_end(new: Known, old: Known) -> tuple[str, str] | None:
+    """Where one is the beginning of the other: the same work, cut at another place."""
+    shared = min(len(new.ops), len(old.ops))
+    if new.ops[:shared] != old.ops[:shared]:
+        return None
+    when = "earlier" if len(new.ops) == shared else "later"
+    mine, theirs = (f"{len(known.ops)} operators ({known.program.reason})" for known in (new, old))
+    return "end", f"it ended {when}, after {mine}, not {theirs}"
 
 
 def _other_operators(new: Sequence[str], old: Sequence[str]) -> tuple[str, str]:

@@ -12,11 +12,14 @@ from torchtpu.runtime.counters import FallbackRecord, ProgramRecord, SyncRecord,
 
 _WORTH_TELLING = 0.01  # of the time, spent waiting at one line
 _LIKE_BY_CHANCE = 8  # operators: a shorter program at a new line is not another version of one elsewhere
+_KEEPS_BUSY = 8  # launches a read: while the host waits, the device has had enough to do
+_OTHER_WORK = ("new", "end", "operators", "order")  # differences that make a program at a new line no version of one elsewhere
 _MANY = 5  # programs at one line that have nothing in common
 
 _FOR_DIFFERENCE = {
     "new": "Give this line fewer kinds of work, or accept one compile for each: later runs load them from disk.",
     "dropped": "Raise TORCHTPU_MAX_PROGRAMS: there are more programs than are kept in memory.",
+    "end": "Read values and step optimizers at the same places every time: there programs end.",
     "operators": "Python took another branch: use torch.where, or take every branch once while warming up.",
     "order": "Walk over a list or a dict, which have the same order every time, not over a set.",
     "shape": "Keep shapes the same: drop_last=True for the last batch; pad lengths, or round them up to a few sizes.",
@@ -70,7 +73,9 @@ def _by_line(records: list[ProgramRecord]) -> dict[str, list[ProgramRecord]]:
 
 def _compiles(records: list[ProgramRecord]) -> Iterator[Finding]:
     for line, here in _by_line([r for r in records if r.difference is not None]).items():
-        again = [r for i, r in enumerate(here) if _kind(r) != "new" and (i > 0 or r.num_nodes >= _LIKE_BY_CHANCE)]
+        again = [r for r in here[1:] if _kind(r) != "new"]
+        if _kind(here[0]) not in _OTHER_WORK and here[0].num_nodes >= _LIKE_BY_CHANCE:
+            again.insert(0, here[0])
         if again and _follows_first_step(here, again[0]):
             again = again[1:]
         fresh = [r for r in here if _kind(r) == "new"]
@@ -100,7 +105,8 @@ def _kind(record: ProgramRecord) -> str:
 def _reads(syncs: dict[str, SyncRecord], elapsed_s: float) -> Iterator[Finding]:
     for line, sync in syncs.items():
         num_reads = sync.whats.total()
-        if num_reads > 1 and sync.wait_s >= _WORTH_TELLING * elapsed_s:
+        often = counters.launches < _KEEPS_BUSY * num_reads
+        if num_reads > 1 and often and sync.wait_s >= _WORTH_TELLING * elapsed_s:
             whats = ", ".join(f"{what} {count}x" for what, count in sync.whats.items())
             dynamic = any("::" in what for what in sync.whats)
             yield Finding(

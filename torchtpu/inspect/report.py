@@ -84,7 +84,7 @@ class Report:
         """One line if there is nothing to improve."""
         if not self.findings:
             return f"torchtpu: nothing to improve in {self.elapsed_s:.1f} s: {self._summary()}."
-        parts = [f"torchtpu: {self.elapsed_s:.1f} s, of which {self._lost(self.findings)} could be saved: {self._summary()}."]
+        parts = [f"torchtpu: {self.elapsed_s:.1f} s, {self._lost(self.findings)} of it in what follows: {self._summary()}."]
         by_line: dict[str, list[Finding]] = {}
         for finding in self.findings:
             by_line.setdefault(finding.line, []).append(finding)
