@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import torchtpu.inspect
-from torchtpu.errors import CompileLimitError
+from torchtpu.errors import CompileLimitError, InvalidFlagError
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:
@@ -162,5 +162,5 @@ def test_loading_from_disk_is_no_compile(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_negative_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match="from 0 on, got -1"):
+    with pytest.raises(InvalidFlagError, match="max_compiles=-1: expected a number from 0 on"):
         torch.tpu.limit_compiles(-1)

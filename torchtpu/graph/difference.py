@@ -160,7 +160,8 @@ def _other_arguments(new: RecordedProgram, old: RecordedProgram) -> tuple[str, s
     if not changed:
         return None
     kind, text = _other_call(new.nodes[changed[0]].lowered, old.nodes[changed[0]].lowered)
-    rest = f", and {len(changed) - 1} later operators differ too" if len(changed) > 1 else ""
+    later = len(changed) - 1
+    rest = f", and {later} later operator{'s differ' if later > 1 else ' differs'} too" if later else ""
     return kind, f"{_place(new, changed[0])} {text}{rest}"
 
 

@@ -6,7 +6,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from torchtpu.errors import CompileLimitError
+from torchtpu.errors import CompileLimitError, InvalidFlagError
 
 if TYPE_CHECKING:
     from torchtpu.graph.difference import Difference
@@ -23,14 +23,14 @@ class limit_compiles(ContextDecorator):  # used like torch.no_grad, hence its na
     Limits nest, and each of them counts.
 
     Raises:
-        ValueError: ``max_compiles`` is negative.
+        InvalidFlagError: ``max_compiles`` is negative.
         CompileLimitError: inside, on the line whose program would be one more, with its difference from the nearest known program.
             Every tensor is as it was, and the program runs when it is needed outside of the block.
     """
 
     def __init__(self, max_compiles: int) -> None:
         if max_compiles < 0:
-            raise ValueError(f"limit_compiles: expected a number of compiles from 0 on, got {max_compiles}.")
+            raise InvalidFlagError(name="max_compiles", value=max_compiles, expected="a number from 0 on")
         self.max_compiles = max_compiles
         self.num_compiles = 0
 
