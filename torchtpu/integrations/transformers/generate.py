@@ -27,6 +27,8 @@ _SEQUENCES = {"input_ids": "zero", "decoder_input_ids": "zero", "position_ids": 
 _MASKS = ("attention_mask", "decoder_attention_mask")
 _NEEDS_EXACT = ("output_hidden_states", "output_attentions")
 """Requests for results with one entry a token of the prompt."""
+_SMALL = 1 << 14
+"""Elements up to which a transfer costs its latency and no more."""
 
 
 def apply(mixin: type) -> None:
@@ -147,8 +149,11 @@ class _StandIn:
         if isinstance(logits_to_keep, int) and 0 < logits_to_keep <= num_new < num_given:
             takes_last = True
             inputs["logits_to_keep"] = torch.arange(num_new - logits_to_keep, num_new)
-        inputs = _moved(inputs, self._behind.device)
-        with _counted(layers_of(inputs.get("cache")) if ids is not None else [], num_given, num_new):
+        layers = layers_of(inputs.get("cache")) if ids is not None else []
+        if layers and layers[0].is_initialized:
+            inputs["start"] = torch.tensor(layers[0].cumulative_length)
+        inputs = _moved(_together(inputs, self._behind.device), self._behind.device)
+        with _counted(layers, inputs.pop("start", None), num_given, num_new):
             outputs = run(*args, **inputs)
         if num_new < num_given and not takes_last:
             outputs.logits = outputs.logits.to(_HOST)[:, :num_new]
@@ -156,9 +161,8 @@ class _StandIn:
 
 
 @contextlib.contextmanager
-def _counted(layers: list[PowerOfTwoLayer], num_given: int, num_new: int) -> Iterator[None]:
-    """Keep count of the tokens for the layers: ``num_given`` are written, ``num_new`` of them remembered."""
-    start = torch.tensor(layers[0].cumulative_length).to(layers[0].device) if layers and layers[0].is_initialized else None
+def _counted(layers: list[PowerOfTwoLayer], start: torch.Tensor | None, num_given: int, num_new: int) -> Iterator[None]:
+    """Keep count of the tokens for the layers: ``num_given`` are written from ``start`` on, ``num_new`` of them remembered."""
     for layer in layers:
         layer.plan(num_given)
         layer.grow()
@@ -209,6 +213,19 @@ def _padded(name: str, value: Any, num_new: int, num_padded: int) -> Any:
             return functional.pad(value, (0, num_padding))
         return torch.cat([value, value[..., -1:].expand(*value.shape[:-1], num_padding)], dim=-1)
     return value
+
+
+def _together(inputs: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Inputs with their small integers and masks moved: one transfer for all of them, taken apart on the device."""
+    small = {name: value for name, value in inputs.items()
+             if isinstance(value, torch.Tensor) and value.device == _HOST and value.dtype in (torch.int64, torch.bool)
+             and value.numel() <= _SMALL}
+    if len(small) < 2:
+        return inputs
+    packed = torch.cat([value.reshape(-1).long() for value in small.values()]).to(device)
+    pieces = packed.split([value.numel() for value in small.values()])
+    views = (piece.view(value.shape).to(value.dtype) for piece, value in zip(pieces, small.values(), strict=True))
+    return inputs | dict(zip(small, views, strict=True))
 
 
 def _moved(value: Any, device: torch.device) -> Any:
