@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import sys
 
-_COMMANDS = {"where": "the rule, decomposition or fallback of an operator, with file and line"}
+# Of every command: the module whose main() it is, and what it does.
+_COMMANDS = {
+    "cache": ("torchtpu.cache_command", "list, measure, clear, pack and unpack the compiled programs on disk"),
+    "where": ("torchtpu.inspect.where", "the rule, decomposition or fallback of an operator, with file and line"),
+}
+_WITHOUT_TORCH = {"cache"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="torchtpu", description="Tools around the tpu device of PyTorch.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="commands:\n" + "\n".join(f"  {name:<10}{text}" for name, text in _COMMANDS.items()))
+        epilog="commands:\n" + "\n".join(f"  {name:<10}{text}" for name, (_, text) in _COMMANDS.items()))
     parser.add_argument("--version", action="version", version=f"torchtpu {importlib.metadata.version('torchtpu')}")
     parser.add_argument("command", choices=_COMMANDS, metavar="command", help="one of those below; each takes --help")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -23,9 +29,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     parsed = parser.parse_args(arguments)
-    from torchtpu.inspect import where  # loads torch and JAX: only when it is needed
+    module, _ = _COMMANDS[parsed.command]
+    if parsed.command not in _WITHOUT_TORCH:
+        from torchtpu.autoload import register  # loads torch: only when it is needed
 
-    return where.main(parsed.arguments)
+        register()
+    return importlib.import_module(module).main(parsed.arguments)
 
 
 if __name__ == "__main__":
