@@ -1,4 +1,4 @@
-"""Runs a program that ``torchtpu.export.save`` wrote. Needs JAX and safetensors; not PyTorch, and not torchtpu.
+"""Runs a program that ``torchtpu.export.save`` wrote. Needs JAX, safetensors and flatbuffers; not PyTorch, and not torchtpu.
 
 A copy of this file lies in every saved program as ``load.py``:
 

@@ -39,7 +39,8 @@ class Weights:
                 continue
             name = spec.target
             assert name is not None
-            value: torch.Tensor = program.state_dict[name] if name in program.state_dict else program.constants[name]  # type: ignore[assignment]
+            value = program.state_dict[name] if name in program.state_dict else program.constants[name]
+            assert isinstance(value, torch.Tensor)  # of these kinds of inputs
             self._kinds[name] = spec.kind.name.lower().removesuffix("_tensor")
             self.stored_as[name] = first.setdefault(_identity(value), name)
             self.values.setdefault(self.stored_as[name], value)
