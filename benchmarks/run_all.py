@@ -24,6 +24,8 @@ BENCHMARKS: dict[str, list[str]] = {
     "ops": [],
     "train_step": [],
     "train_step_12_layers": ["--layers", "12", "--rounds", "3"],
+    "startup": [],
+    "generate": [],
 }
 
 

@@ -1,8 +1,8 @@
-"""A GPT-2 training step (forward, loss, backward, AdamW): eager on tpu, hand-written in JAX, and CPU eager.
+"""A GPT-2 training step (forward, loss, backward, AdamW): eager and compiled on tpu, hand-written in JAX, and CPU eager.
 
     python -m benchmarks.train_step --layers 4
 
-Every run is a process of its own; the three take turns and ratios are medians over the rounds. Start-up overhead is
+Every run is a process of its own; they take turns and ratios are medians over the rounds. Start-up overhead is
 the time from before the model moves to the device until the end of step 3, less three steady steps, with JAX's client
 started before the clock on both sides; *warm* is a second process with the first one's cache directory. Peak memory
 is argument + output + temp - alias bytes of the step's executable, with the gradients dropped before it is flushed.
@@ -33,18 +33,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for field in fields(GPTShape):
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
-    parser.add_argument("--rounds", type=int, default=5, help="times that tpu, JAX and CPU take turns")
+    parser.add_argument("--rounds", type=int, default=5, help="times that all take turns")
     parser.add_argument("--steps", type=int, default=20, help="timed steps of one process")
     arguments = parser.parse_args()
     shape = GPTShape(*(getattr(arguments, f.name) for f in fields(GPTShape)))
     with tempfile.TemporaryDirectory() as cold_cache, tempfile.TemporaryDirectory() as steady_cache:
-        cold = _worker("tpu", shape, 5, cold_cache)
-        warm = _worker("tpu", shape, 5, cold_cache)
+        cold = worker("tpu", shape, 5, cold_cache)
+        warm = worker("tpu", shape, 5, cold_cache)
         rounds = [
-            {kind: _worker(kind, shape, arguments.steps, steady_cache) for kind in ("tpu", "jax", "cpu")}
+            {kind: worker(kind, shape, arguments.steps, steady_cache) for kind in ("tpu", "compiled", "jax", "cpu")}
             for _ in range(arguments.rounds)
         ]
-        memory = {kind: _worker(kind, shape, 3, steady_cache, "--memory") for kind in ("tpu", "jax")}
+        memory = {kind: worker(kind, shape, 3, steady_cache, "--memory") for kind in ("tpu", "jax")}
     print(f"GPT-2: {', '.join(f'{f.name} {v}' for f, v in zip(fields(shape), astuple(shape), strict=True))}; "
           f"{arguments.rounds} rounds of {arguments.steps} steps\n")
     print(_steps_table(rounds))
@@ -52,10 +52,11 @@ def main() -> None:
     print(_other_table(rounds, cold, warm, memory))
 
 
-def _worker(kind: str, shape: GPTShape, steps: int, cache: str, *flags: str) -> dict[str, Any]:
+def worker(kind: str, shape: GPTShape, steps: int, cache: str, *flags: str) -> dict[str, Any]:
+    """What one process of `train_step_worker.py` measured."""
     numbers = [str(n) for n in (steps, *astuple(shape))]
     command = [sys.executable, "-m", "benchmarks.train_step_worker", kind, *numbers, *flags]
-    autoload = "1" if kind == "tpu" else "0"
+    autoload = "1" if kind in ("tpu", "compiled") else "0"
     environment = {**os.environ, "TORCHTPU_CACHE_DIR": cache, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
     result = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=False)
     if result.returncode != 0:
@@ -70,7 +71,7 @@ def _steps_table(rounds: Sequence[dict[str, Any]]) -> str:
     def median(kind: str) -> str:
         return f"{statistics.median(r[kind]['ms'] for r in rounds):.1f}"
 
-    names = {"tpu": "tpu, eager", "jax": "JAX, by hand", "cpu": "CPU, eager"}
+    names = {"tpu": "tpu, eager", "compiled": "tpu, compiled", "jax": "JAX, by hand", "cpu": "CPU, eager"}
     rows = [
         (name, median(kind), f"{min(r[kind]['min_ms'] for r in rounds):.1f}", ratio(kind, "jax"), ratio(kind, "cpu"))
         for kind, name in names.items()

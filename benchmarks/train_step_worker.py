@@ -9,6 +9,7 @@ import argparse
 import json
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from benchmarks.jax_models import GPTShape, gpt_training
 def main() -> None:
     """Time what the command line names, or measure the memory of its executable."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["tpu", "jax", "cpu"])
+    parser.add_argument("kind", choices=["tpu", "compiled", "jax", "cpu"])
     parser.add_argument("steps", type=int)
     parser.add_argument("shape", type=int, nargs=6, help="layers, width, heads, seq, batch, vocab")
     parser.add_argument("--memory", action="store_true")
@@ -26,9 +27,29 @@ def main() -> None:
     shape = GPTShape(*arguments.shape)
     if arguments.kind == "jax":
         result = jax_memory(shape) if arguments.memory else time_jax(shape, arguments.steps)
+    elif arguments.kind == "compiled":
+        result = time_torch(shape, arguments.steps, "tpu", drop_gradients=arguments.memory, compiled=True)
     else:
         result = time_torch(shape, arguments.steps, arguments.kind, drop_gradients=arguments.memory)
     print(json.dumps(result))
+
+
+_JAX_PARTS = {"jaxpr_trace": "trace", "jaxpr_to_mlir_module": "lower", "backend_compile": "XLA"}
+_durations: defaultdict[str, float] = defaultdict(float)
+
+
+def _listen(event: str, duration_secs: float, **_: Any) -> None:
+    _durations[_JAX_PARTS.get(event.rpartition("/")[2].removesuffix("_duration"), "")] += duration_secs
+
+
+def _parts(compiled: bool) -> dict[str, float]:
+    """Seconds of JAX's stages so far, and of Dynamo with AOTAutograd."""
+    parts = {name: _durations[name] for name in _JAX_PARTS.values()}
+    if compiled:
+        from torch._dynamo.utils import compilation_time_metrics
+
+        parts["Dynamo"] = sum(compilation_time_metrics["_compile.compile_inner"])
+    return parts
 
 
 def time_jax(shape: GPTShape, steps: int) -> dict[str, Any]:
@@ -42,7 +63,7 @@ def time_jax(shape: GPTShape, steps: int) -> dict[str, Any]:
         state, loss = step(state, ids)
         return float(loss)
 
-    return _timed(once, start, steps)
+    return {**_timed(once, start, steps), "parts": _parts(compiled=False)}
 
 
 def jax_memory(shape: GPTShape) -> dict[str, Any]:
@@ -53,18 +74,21 @@ def jax_memory(shape: GPTShape) -> dict[str, Any]:
             - found.alias_size_in_bytes}
 
 
-def time_torch(shape: GPTShape, steps: int, device: str, *, drop_gradients: bool) -> dict[str, Any]:
-    """The same step in eager PyTorch with transformers' GPT-2."""
+def time_torch(
+    shape: GPTShape, steps: int, device: str, *, drop_gradients: bool, compiled: bool = False,
+) -> dict[str, Any]:
+    """The same step in PyTorch with transformers' GPT-2, eager or with the model compiled."""
     import torch
 
     model, ids = _torch_model(shape)
     start = _start_client() if device == "tpu" else time.perf_counter()
     model, ids = model.to(device), ids.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    forward = torch.compile(model) if compiled else model
 
     def once() -> float:
         optimizer.zero_grad()
-        loss = model(input_ids=ids, labels=ids).loss
+        loss = forward(input_ids=ids, labels=ids).loss
         loss.backward()
         optimizer.step()
         if drop_gradients:
@@ -78,7 +102,8 @@ def time_torch(shape: GPTShape, steps: int, device: str, *, drop_gradients: bool
 
     counters, memory = torchtpu.inspect.counters(), torchtpu.inspect.last_program_memory()
     peak = memory["argument_bytes"] + memory["output_bytes"] + memory["temp_bytes"] - memory["alias_bytes"]
-    return {**result, "peak_bytes": peak, **{k: counters[k] for k in ("compiles", "disk_hits", "fallbacks", "flushes")}}
+    counts = {name: counters[name] for name in ("compiles", "disk_hits", "fallbacks", "flushes")}
+    return {**result, "peak_bytes": peak, "parts": _parts(compiled), **counts}
 
 
 def _timed(step: Callable[[], float], start: float, steps: int) -> dict[str, Any]:
@@ -98,9 +123,11 @@ def _timed(step: Callable[[], float], start: float, steps: int) -> dict[str, Any
 
 def _start_client() -> float:
     """Start JAX's client, and only then the clock."""
+    import jax
     import jax.numpy as jnp
 
     jnp.zeros(1).block_until_ready()
+    jax.monitoring.register_event_duration_secs_listener(_listen)
     return time.perf_counter()
 
 

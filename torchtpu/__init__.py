@@ -21,7 +21,7 @@ _PUBLIC = {
     "from_jax": "torchtpu.device.interop",
     "to_jax": "torchtpu.device.interop",
 }
-_MODULES = ("inspect", "errors", "flags", "estimate")
+_MODULES = ("inspect", "errors", "flags", "estimate", "export")
 
 __all__ = ["__version__", "abstract", "from_jax", "to_jax"]
 
@@ -39,11 +39,14 @@ def __dir__() -> list[str]:
 
 
 def _register() -> None:
+    import os
     import sys
 
     spec = getattr(sys.modules.get("torch"), "__spec__", None)
     if getattr(spec, "_initializing", False):
         return  # inside torch's own import: its autoload hook decides
+    if os.path.basename(sys.argv[0]) == "torchtpu" or (sys.argv[0] == "-m" and "torchtpu.cli" in sys.orig_argv):
+        return  # the torchtpu command, which registers for those of its tools that need PyTorch
     from torchtpu.autoload import register
 
     register()

@@ -7,11 +7,13 @@ import importlib
 import importlib.metadata
 import sys
 
-# Each is a module with a function `main(arguments) -> exit status`; it is imported only when it is called.
+# Of every command: the module whose main() it is, and what it does.
 _COMMANDS = {
+    "cache": ("torchtpu.cache_command", "list, measure, clear, pack and unpack the compiled programs on disk"),
     "check": ("torchtpu.inspect.check", "run a script, and say what made it slow: compiles, waits, fallbacks, with your lines"),
     "where": ("torchtpu.inspect.where", "the rule, decomposition or fallback of an operator, with file and line"),
 }
+_WITHOUT_TORCH = {"cache"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,7 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     parsed = parser.parse_args(arguments)
     module, _ = _COMMANDS[parsed.command]
-    return importlib.import_module(module).main(parsed.arguments)  # may load torch and JAX
+    if parsed.command not in _WITHOUT_TORCH:
+        from torchtpu.autoload import register  # loads torch: only when it is needed
+
+        register()
+    return importlib.import_module(module).main(parsed.arguments)
 
 
 if __name__ == "__main__":

@@ -164,6 +164,24 @@ class TopologyError(TorchTPUError, ValueError):
     template = "{what}. {fix}"
 
 
+class ExportError(TorchTPUError, NotImplementedError):
+    """Something in a ``torch.export.ExportedProgram`` has no place in a portable XLA program."""
+
+    template = "{what}{where}: cannot be exported. {why} {fix}"
+
+
+class ArtifactError(TorchTPUError, ValueError):
+    """A path does not hold an exported program, or may not be written."""
+
+    template = "{path}: expected {expected}, found {found}. {fix}"
+
+
+class MissingPackageError(TorchTPUError, ImportError):
+    """A feature needs a package that an extra of torchtpu installs."""
+
+    template = "{what} needs the package {package}, which is not installed. Install it with: pip install 'torchtpu[{extra}]'."
+
+
 class NanError(TorchTPUError, ArithmeticError):
     """Debug mode found a NaN or an infinity in the result of an operator."""
 

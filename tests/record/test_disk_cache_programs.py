@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from torchtpu.runtime import cache_entry, disk_cache
+
 SCRIPT = """
 import json, warnings
 import torch
@@ -87,3 +89,16 @@ def test_without_a_cache(tmp_path):
     off = run(tmp_path / "unused", TORCHTPU_CACHE="0")
     assert off["compiles"] > 0
     assert not (tmp_path / "unused").exists()
+
+
+@pytest.mark.parametrize("payload", [b"no pickle", b"cno_such_module\nThing\n."], ids=["garbage", "of another build"])
+def test_a_payload_that_cannot_be_read_is_compiled_again(cold, payload):
+    directory, first = cold
+    path = max(directory.glob("*.program"), key=lambda p: p.stat().st_size)
+    with path.open("rb") as stream:
+        key, header, _ = cache_entry.read_entry(stream, path.stat().st_size)
+    assert header["num_nodes"] > 1 and header["compile_s"] > 0 and header["line"].startswith("<string>:")
+    disk_cache.DiskCache(directory, 1 << 30).put(key, header, payload)
+    again = run(directory)
+    assert again["compiles"] == 1 and again["losses"] == first["losses"]
+    assert len(again["warnings"]) == 1 and "could not be loaded and is compiled again" in again["warnings"][0]

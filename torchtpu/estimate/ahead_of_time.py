@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,9 +61,19 @@ def compile_for(program: RecordedProgram, topology: str = "v5e") -> Report:
         CompileError: the TPU compiler refused the program; the message is its own.
         UnsupportedDtypeError: there is complex128 in it.
     """
+    return report(lambda where: executables.compile_lowered(program, where), topology, len(program.nodes))
+
+
+def report(compile_on: Callable[[jax.sharding.Sharding], jax.stages.Compiled], topology: str, num_nodes: int) -> Report:
+    """Report on what ``compile_on`` makes for one chip of ``topology``.
+
+    Raises:
+        PlatformError: libtpu is not installed.
+        TopologyError: an unknown topology.
+    """
     chip = _first_chip(_SMALLEST.get(topology, topology))
     start = time.perf_counter()
-    compiled = executables.compile_lowered(program, jax.sharding.SingleDeviceSharding(chip))
+    compiled = compile_on(jax.sharding.SingleDeviceSharding(chip))
     seconds = time.perf_counter() - start
     memory = executables.memory_of(compiled)
     cost = compiled.cost_analysis() or {}
@@ -71,7 +82,7 @@ def compile_for(program: RecordedProgram, topology: str = "v5e") -> Report:
         hbm_peak_bytes=memory["argument_bytes"] + memory["output_bytes"] + memory["temp_bytes"] - memory["alias_bytes"],
         argument_bytes=memory["argument_bytes"], output_bytes=memory["output_bytes"], temp_bytes=memory["temp_bytes"],
         alias_bytes=memory["alias_bytes"], flops=float(np.asarray(cost.get("flops", 0.0))), compile_s=seconds,
-        num_nodes=len(program.nodes))
+        num_nodes=num_nodes)
 
 
 @functools.cache

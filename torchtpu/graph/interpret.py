@@ -12,10 +12,11 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import torch
+from jax.export import is_symbolic_dim
 from torch.utils import _pytree
 
 from torchtpu import dtypes
-from torchtpu.graph import inference, promotion, views
+from torchtpu.graph import inference, open_views, promotion, views
 from torchtpu.graph.arguments import RunTimeNumber, TensorArgument
 from torchtpu.graph.overloads import key_of
 from torchtpu.graph.rule_choice import draws_numbers
@@ -27,15 +28,17 @@ _COPIES = {"aten::clone", "aten::alias", "aten::detach", "aten::lift_fresh", "at
 
 def is_computable(graph: torch.fx.Graph) -> bool:
     """Whether every operator of the graph has a rule or is a view."""
-    for node in graph.nodes:
-        if node.op != "call_function" or node.target is operator.getitem:
-            continue
-        if not isinstance(node.target, torch._ops.OpOverload):
-            return False
-        rule = find(key_of(node.target))
-        if not is_view(node.target) and (rule is None or rule.dynamic) and key_of(node.target) not in _COPIES:
-            return False
-    return True
+    return all(map(is_known, graph.nodes))
+
+
+def is_known(node: torch.fx.Node) -> bool:
+    """Whether a node has a rule, or needs none."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    rule = find(key_of(node.target))
+    return is_view(node.target) or (rule is not None and not rule.dynamic) or key_of(node.target) in _COPIES
 
 
 def is_random(node: torch.fx.Node) -> bool:
@@ -43,25 +46,33 @@ def is_random(node: torch.fx.Node) -> bool:
     op = node.target
     if not isinstance(op, torch._ops.OpOverload):
         return False
-    return draws_numbers(op, dict(zip((a.name for a in op._schema.arguments), node.args, strict=False)) | node.kwargs)
+    schema = op._schema.arguments
+    defaults = {a.name: a.default_value for a in schema if a.has_default_value()}
+    return draws_numbers(op, defaults | dict(zip((a.name for a in schema), node.args, strict=False)) | node.kwargs)
 
 
 class Interpreter:
-    """One run of a graph; ``context`` is the context of the operator that the graph stands for."""
+    """One run of a graph; ``context`` is the context of the operator that the graph stands for.
 
-    def __init__(self, graph: torch.fx.Graph, context: RuleContext) -> None:
+    ``size`` gives what stands for a size that was left open in the graph (a ``torch.SymInt``): an int, or a dimension expression
+    of ``jax.export``. Other values it leaves alone.
+    """
+
+    def __init__(self, graph: torch.fx.Graph, context: RuleContext, size: Callable[[Any], Any] = lambda value: value) -> None:
         self.graph = graph
         self.context = context
+        self.size = size
         self.num_drawn = 0
 
     def run(self, inputs: Sequence[jax.Array]) -> Any:
-        """The outputs of the graph, nested as it returns them."""
+        """The outputs of the graph, nested as it returns them. ``inputs``: one a placeholder."""
         values: dict[torch.fx.Node, Any] = {}
         stream = iter(inputs)
         for node in self.graph.nodes:
             if node.op == "placeholder":
-                given = next(stream)
-                values[node] = given.astype(dtypes.to_numpy(node.meta["val"].dtype))
+                values[node] = _as_promised(next(stream), node.meta["val"])
+            elif isinstance(node.meta.get("val"), torch.SymInt):
+                values[node] = self.size(node.meta["val"])
             elif node.op == "get_attr":
                 values[node] = self._constant(node)
             elif node.op == "output":
@@ -92,17 +103,29 @@ class Interpreter:
         if rule is not None:
             return self._apply(node, node.target, rule.function, arguments, keywords)
         if is_view(node.target):
-            return self._view(node, node.target, arguments[0])
+            if self._is_open(node, (arguments, keywords)):
+                return open_views.apply(key_of(node.target), self._shapes(node), *arguments, **keywords)
+            return self._view(node, node.target, arguments, keywords)
         return arguments[0]
 
-    def _view(self, node: torch.fx.Node, op: torch._ops.OpOverload, base: jax.Array) -> Any:
+    def _shapes(self, node: torch.fx.Node) -> list[tuple[Any, ...]]:
+        """The shapes of a node's results."""
+        results = [v for v in _pytree.tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
+        return [tuple(map(self.size, result.shape)) for result in results]
+
+    def _is_open(self, node: torch.fx.Node, arguments: Any) -> bool:
+        """Whether a size takes part that is not a number."""
+        sizes = (*(n for shape in self._shapes(node) for n in shape), *arguments[0][0].shape, *_pytree.tree_leaves(arguments))
+        return any(is_symbolic_dim(n) for n in sizes)
+
+    def _view(self, node: torch.fx.Node, op: torch._ops.OpOverload, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Asks PyTorch what the view does to a contiguous tensor, and reads that."""
-        source_node, *arguments = node.args
+        source_node = node.args[0]
         assert isinstance(source_node, torch.fx.Node)
-        source = source_node.meta["val"]
+        base, *rest = arguments
         with inference.fake_mode():
-            fake = torch.empty(source.shape, dtype=source.dtype, device="cpu")
-            result = op(fake, *arguments, **node.kwargs)
+            fake = torch.empty(base.shape, dtype=source_node.meta["val"].dtype, device="cpu")
+            result = op(fake, *rest, **keywords)
 
         def one(view: torch.Tensor) -> jax.Array:
             where = views.View(
@@ -118,7 +141,8 @@ class Interpreter:
         outputs = [v for v in _pytree.tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
         common = dtypes.to_numpy(promotion.common_dtype(_leaves_for_promotion(node)))
         context = RuleContext(
-            key_of(op), tuple(jax.ShapeDtypeStruct(tuple(o.shape), dtypes.to_numpy(o.dtype)) for o in outputs),
+            key_of(op),
+            tuple(jax.ShapeDtypeStruct(s, dtypes.to_numpy(o.dtype)) for s, o in zip(self._shapes(node), outputs, strict=True)),
             common, self.context.matmul_precision, self._draws(node))
         schema = op._schema.arguments
         given = [_for_rule(value, schema[i], context) for i, value in enumerate(arguments)]
@@ -151,11 +175,17 @@ def _leaves_for_promotion(node: torch.fx.Node) -> list[Any]:
                 fake = leaf.meta["val"]
                 if isinstance(fake, torch.Tensor):
                     result.append(TensorArgument(0, fake.dtype, tuple(fake.shape), (), 0, False, False))
-            elif isinstance(leaf, int | float | complex):
-                kinds = str(argument.type), str(argument.real_type)
-                if kinds[0] == "Tensor" or "number" in kinds[0] or "number" in kinds[1]:
-                    result.append(RunTimeNumber(leaf))
+                elif isinstance(fake, torch.SymInt) and _is_data(argument):
+                    result.append(RunTimeNumber(0))
+            elif isinstance(leaf, int | float | complex) and _is_data(argument):
+                result.append(RunTimeNumber(leaf))
     return result
+
+
+def _is_data(argument: Any) -> bool:
+    """Whether a number given for an argument is data, not a size or an option."""
+    kinds = str(argument.type), str(argument.real_type)
+    return kinds[0] == "Tensor" or "number" in kinds[0] or "number" in kinds[1]
 
 
 def _for_rule(value: Any, argument: Any, context: RuleContext) -> Any:
@@ -163,6 +193,8 @@ def _for_rule(value: Any, argument: Any, context: RuleContext) -> Any:
         return dtypes.to_numpy(value)
     if isinstance(value, torch.device | torch.layout | torch.memory_format):
         return None
+    if is_symbolic_dim(value) and _is_data(argument):
+        return jnp.asarray(value, context.compute_dtype)
     if str(argument.type) == "Tensor" and isinstance(value, int | float | complex):
         return jnp.asarray(value, context.compute_dtype)
     return list(value) if isinstance(value, tuple) else value

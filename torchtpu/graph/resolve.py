@@ -258,6 +258,11 @@ def _overwritten(op: torch._ops.OpOverload) -> set[str]:
     return {a.name for a, only in zip(op._schema.arguments, description.write_only, strict=True) if only}
 
 
+def matmul_precision() -> jax.lax.Precision:
+    """What ``torch.set_float32_matmul_precision`` asks for."""
+    return _PRECISIONS[torch.get_float32_matmul_precision()]
+
+
 def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tuple[Write, ...],
            returned: tuple[bool, ...] = ()) -> Lowered:
     arguments, keywords = call.rule_arguments
@@ -270,7 +275,7 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
         op=key_of(call.functional),
         outputs=tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in results),
         common_dtype=common_numpy,
-        matmul_precision=_PRECISIONS[torch.get_float32_matmul_precision()],
+        matmul_precision=matmul_precision(),
         row_major=tuple(_is_row_major(t) for t in leaves(arguments) if isinstance(t, TensorArgument)))
     slot_dtype = np.dtype(np.float64) if describe(key_of(call.op)).wide_numbers else opmath(common_numpy)
     num_slots = sum(isinstance(leaf, HostScalar | RunTimeNumber) for leaf in leaves(arguments))

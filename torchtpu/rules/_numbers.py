@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.export import is_symbolic_dim
 
 from torchtpu.rules.context import RuleContext, opmath
 
@@ -50,8 +51,10 @@ def is_bool(dtype: Any) -> bool:
     return np.dtype(dtype) == np.dtype(np.bool_)
 
 
-def constant(value: Any, dtype: Any) -> np.ndarray:
-    """A Python number as a 0-d constant; integers wrap and floats are cut, as in C++."""
+def constant(value: Any, dtype: Any) -> Any:
+    """A Python number as a 0-d constant; integers wrap and floats are cut, as in C++. An open size becomes an array."""
+    if is_symbolic_dim(value):
+        return jnp.asarray(value).astype(dtype)
     with np.errstate(all="ignore"):
         array = np.asarray(value)
         if np.iscomplexobj(array) and not is_complex(dtype):
@@ -151,7 +154,10 @@ def full(shape: tuple[int, ...], value: Scalar, dtype: Any) -> Array:
 
 def index_dtype(size: int) -> np.dtype:
     """The narrowest of int32 and int64 that can count to ``size``: 64-bit integers are emulated on a TPU."""
-    return np.dtype(np.int32 if size < 2**31 else np.int64)
+    try:
+        return np.dtype(np.int32 if size < 2**31 else np.int64)
+    except jax.errors.InconclusiveDimensionOperation:  # a size that an exported program leaves open, without a bound
+        return np.dtype(np.int64)
 
 
 def narrow_loops(dtype: Any) -> Any:

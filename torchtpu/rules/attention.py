@@ -13,6 +13,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from torchtpu.rules._wide import number, widen
@@ -70,18 +71,12 @@ def _dropout_factor(key_data: tuple[Array, Array], dropout_p: float, shape: tupl
                      jnp.asarray(1 / keep if keep else 0.0, dtype), 0)
 
 
-@lower("aten::_scaled_dot_product_fused_attention_overrideable")
-def aten__scaled_dot_product_fused_attention_overrideable(
-    ctx: RuleContext, query: Array, key: Array, value: Array, attn_bias: Array | None = None,
-    dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None,
-) -> tuple[Array | int | None, ...]:
-    """aten::_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? attn_bias=None, float dropout_p=0., bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor philox_seed, Tensor philox_offset, Tensor debug_attn_mask)
-
-    A row without any key to attend to gives zeros, and its log-sum-exp is plus infinity, so that its gradient is zero.
-    The two words of the dropout key travel as ``philox_seed`` and ``philox_offset``.
-    """  # noqa: E501
-    k, v = _with_batch(key), _with_batch(value)
-    q = _group(_with_batch(query), k.shape[1])
+def _attend(
+    ctx: RuleContext, query: Array, k: Array, v: Array, attn_bias: Array | None, dropout_p: float, is_causal: bool,
+    scale: float | None,
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Values [B, H, G, Q, D], log-sum-exp [B, H, G, Q, 1], and the two words of the dropout key."""
+    q = _group(query, k.shape[1])
     scores = _scores(ctx, q, k, attn_bias, is_causal, scale)
     row_max = jnp.max(scores, -1, keepdims=True, initial=-jnp.inf)
     row_max = jnp.where(row_max == -jnp.inf, 0, row_max)
@@ -95,9 +90,47 @@ def aten__scaled_dot_product_fused_attention_overrideable(
         words = (data[0].astype(jnp.int64), data[1].astype(jnp.int64))
         probs = probs * _dropout_factor(words, dropout_p, probs.shape, probs.dtype)
     out = _einsum(ctx, "bhgqk,bhkd->bhgqd", probs.astype(v.dtype), v)
+    return out, lse, words
+
+
+@lower("aten::_scaled_dot_product_fused_attention_overrideable")
+def aten__scaled_dot_product_fused_attention_overrideable(
+    ctx: RuleContext, query: Array, key: Array, value: Array, attn_bias: Array | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None,
+) -> tuple[Array | int | None, ...]:
+    """aten::_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? attn_bias=None, float dropout_p=0., bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor philox_seed, Tensor philox_offset, Tensor debug_attn_mask)
+
+    A row without any key to attend to gives zeros, and its log-sum-exp is plus infinity, so that its gradient is zero.
+    The two words of the dropout key travel as ``philox_seed`` and ``philox_offset``.
+    """  # noqa: E501
+    out, lse, words = _attend(ctx, _with_batch(query), _with_batch(key), _with_batch(value), attn_bias, dropout_p, is_causal, scale)
     num_queries, num_keys = query.shape[-2], key.shape[-2]
     return (out.reshape(*query.shape[:-1], value.shape[-1]), lse.reshape(ctx.outputs[1].shape), None, None,
             num_queries, num_keys, *words, None)
+
+
+@lower("aten::scaled_dot_product_attention")
+def aten_scaled_dot_product_attention(
+    ctx: RuleContext, query: Array, key: Array, value: Array, attn_mask: Array | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Array:
+    """aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+
+    Of exported programs only: everywhere else PyTorch takes it apart itself. There, its parts lay out their results in memory in
+    another way than it did when the program was traced, and views that were taken of its result would not exist.
+    """  # noqa: E501
+    def with_heads(x: Array) -> Array:
+        if x.ndim <= 3:
+            return x.reshape(*x.shape[:-2], *[1] * (4 - x.ndim), *x.shape[-2:])
+        return x.reshape(-1, *x.shape[-3:])
+
+    bias = attn_mask
+    if bias is not None:
+        bias = jnp.where(bias, 0.0, -jnp.inf).astype(query.dtype) if bias.dtype == np.bool_ else bias
+        if bias.ndim > 2:
+            bias = with_heads(jnp.broadcast_to(bias, (*query.shape[:-2], *bias.shape[-2:])))
+    out, _, _ = _attend(ctx, with_heads(query), with_heads(key), with_heads(value), bias, dropout_p, is_causal, scale)
+    return out.reshape(*query.shape[:-1], value.shape[-1])
 
 
 @lower("aten::_scaled_dot_product_fused_attention_overrideable_backward")

@@ -40,7 +40,8 @@ def is_mask(index: Array | None) -> TypeGuard[Array]:
 
 def whole_indices(index: Array, length: int) -> Array:
     """Indices counted from the front, as narrow as the length allows."""
-    small = cast(index, index_dtype(length)) if index.dtype.itemsize > 4 or length >= 2**31 else index
+    dtype = index_dtype(length)
+    small = cast(index, dtype) if index.dtype.itemsize > 4 or dtype.itemsize > 4 else index
     if not jnp.issubdtype(small.dtype, jnp.signedinteger):
         return small
     small = cast(small, np.int32) if small.dtype.itemsize < 4 else small

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ Dims = int | Sequence[int] | None
 
 
 def _count(x: Array, dims: tuple[int, ...]) -> int:
-    return int(np.prod([x.shape[dim] for dim in dims], dtype=np.int64))
+    return math.prod(x.shape[dim] for dim in dims)
 
 
 def _sum(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:

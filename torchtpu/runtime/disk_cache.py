@@ -1,9 +1,8 @@
 """Compiled programs on disk: a directory of checked files that several processes may share and any of them may die in.
 
-An entry is one file: magic, two lengths, a JSON header, the payload, a SHA-256 over all of it. It is written under a
-temporary name and renamed, so that readers see whole files only. Nothing here is unpickled. Payloads are native code,
-so the directory has to belong to the user and be writable by nobody else. Whatever is wrong with a file or the disk
-costs a recompile and one warning a kind, never an error: programs go on without a cache.
+An entry is one file (cache_entry.py), written under a temporary name and renamed, so that readers see whole files only. Nothing
+here is unpickled. Payloads are native code, so the directory has to belong to the user and be writable by nobody else. Whatever is
+wrong with a file or the disk costs a recompile and one warning a kind, never an error: programs go on without a cache.
 """
 
 from __future__ import annotations
@@ -11,12 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
-import json
 import os
 import secrets
 import stat
-import struct
 import tempfile
 import threading
 import time
@@ -26,13 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchtpu import flags
+from torchtpu.runtime.cache_entry import SUFFIX, DamagedEntryError, encode, file_name, read_entry
 
-MAGIC = b"torchtpu program 1\n"
-SUFFIX = ".program"
 _TEMPORARY = ".writing-"
-_LENGTHS = struct.Struct("<QQ")  # header, payload
-_PREFIX_BYTES = len(MAGIC) + _LENGTHS.size
-_DIGEST_BYTES = hashlib.sha256().digest_size
 _EMPTY_TEMPORARY_AGE_S = 60.0
 """Age at which a temporary file that is still empty counts as left behind: its writer may not have locked it before."""
 
@@ -45,10 +37,6 @@ _told_lock = threading.Lock()
 
 class CacheWarning(UserWarning):
     """The cache of compiled programs is damaged, or cannot be used; programs are compiled again."""
-
-
-class _DamagedEntryError(ValueError):
-    """A file under an entry's name does not hold that entry."""
 
 
 class _Stored(NamedTuple):
@@ -112,7 +100,7 @@ class DiskCache:
         """
         if not self._writable:
             return False
-        blob = _encode(key, header, payload)
+        blob = encode(key, header, payload)
         if len(blob) > self._max_bytes:
             _tell("size", f"an entry of {len(blob)} bytes is larger than the whole cache may be "
                           f"({self._max_bytes} bytes). Raise TORCHTPU_CACHE_MAX_BYTES to keep it.")
@@ -186,7 +174,7 @@ class DiskCache:
               f"cannot write to {self._directory} ({why}); new programs are not kept. {_ELSEWHERE}")
 
     def _path(self, key: str) -> str:
-        return os.path.join(self._directory, hashlib.sha256(key.encode()).hexdigest() + SUFFIX)
+        return os.path.join(self._directory, file_name(key))
 
     def _scan(self) -> list[_Stored]:
         """The entries and temporary files in the directory."""
@@ -244,7 +232,7 @@ class DiskCache:
             if self._writable:
                 self._note_use(file)
             return found
-        except _DamagedEntryError as error:
+        except DamagedEntryError as error:
             self._drop_damaged(path, str(error))
         except OSError as error:
             _tell(f"read {error.errno}", f"cannot read {path} ({error.strerror}); the program is compiled again.")
@@ -330,42 +318,20 @@ def _touch(file: int) -> None:
     os.utime(file, ns=(now, now))
 
 
-def _encode(key: str, header: dict[str, Any], payload: bytes) -> bytes:
-    """The bytes of an entry."""
-    text = json.dumps({"key": key, "header": header}, sort_keys=True).encode()
-    body = b"".join((MAGIC, _LENGTHS.pack(len(text), len(payload)), text, payload))
-    return body + hashlib.sha256(body).digest()
-
-
 def _decode(key: str, file: int) -> tuple[dict[str, Any], bytes]:
     """Header and payload of an open entry.
 
     Raises:
-        _DamagedEntryError: it is not the entry of this key, or not whole.
+        DamagedEntryError: it is not the entry of this key, or not whole.
         OSError: it cannot be read.
     """
     status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
-        raise _DamagedEntryError("is not a file")
+        raise DamagedEntryError("is not a file")
     if status.st_uid != os.geteuid():
-        raise _DamagedEntryError(f"belongs to user {status.st_uid}")
+        raise DamagedEntryError(f"belongs to user {status.st_uid}")
     with open(file, "rb", closefd=False) as stream:
-        prefix = stream.read(_PREFIX_BYTES)
-        if not prefix.startswith(MAGIC):
-            raise _DamagedEntryError("was not written by this cache")
-        if len(prefix) < _PREFIX_BYTES:
-            raise _DamagedEntryError("is cut short")
-        header_bytes, payload_bytes = _LENGTHS.unpack_from(prefix, len(MAGIC))
-        if status.st_size != _PREFIX_BYTES + header_bytes + payload_bytes + _DIGEST_BYTES:
-            raise _DamagedEntryError("is cut short, or too long")
-        # Only now is it certain that the file's own size bounds what is read.
-        text, payload, digest = stream.read(header_bytes), stream.read(payload_bytes), stream.read()
-    check = hashlib.sha256(prefix)
-    check.update(text)
-    check.update(payload)
-    if check.digest() != digest:
-        raise _DamagedEntryError("fails its checksum")
-    stored = json.loads(text)  # as we wrote it: the checksum holds
-    if stored["key"] != key:
-        raise _DamagedEntryError("holds another key")
-    return stored["header"], payload
+        stored_key, header, payload = read_entry(stream, status.st_size)
+    if stored_key != key:
+        raise DamagedEntryError("holds another key")
+    return header, payload

@@ -6,28 +6,28 @@ import functools
 import hashlib
 import json
 import os
-import platform as host
+import pickle
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import torch
 from jax.experimental import serialize_executable
 
 from torchtpu import _C, flags
-from torchtpu._version import __version__
 from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError, UnsupportedDtypeError
 from torchtpu.graph.program import RecordedProgram
-from torchtpu.runtime import compile_limits, known_programs, memory, progress, step_hooks, trace
+from torchtpu.runtime import compile_limits, installation, known_programs, memory, progress, step_hooks, trace
 from torchtpu.runtime.counters import ProgramRecord, counters
 from torchtpu.runtime.disk_cache import DiskCache, default_directory
 from torchtpu.runtime.user_code import user_line
 
 _MEMORY_FIELDS = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes", "alias_size_in_bytes")
+# What a payload of another build of JAX, under the same version, may raise: JAX unpickles it before XLA reads it.
+_UNREADABLE = (
+    jax.errors.JaxRuntimeError, pickle.UnpicklingError, ValueError, TypeError, EOFError, AttributeError, ImportError, LookupError)
 _CHECKED_BYTES = 64 << 20  # smaller needs are not worth asking the device for its free memory
 
 
@@ -169,9 +169,10 @@ def _refuse_complex128(program: RecordedProgram) -> None:
 
 
 def _compile(program: RecordedProgram, device: jax.Device) -> Executable:
+    start = time.perf_counter()
     compiled = compile_lowered(program, device)
     executable = Executable(compiled, memory_of(compiled), program)
-    _store(executable, compiled, device)
+    _store(executable, compiled, device, time.perf_counter() - start)
     return executable
 
 
@@ -196,37 +197,28 @@ def _disk() -> DiskCache | None:
 @functools.cache
 def _fingerprint(device: jax.Device) -> str:
     """Everything beside the program that an executable depends on."""
-    sources = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for path in sorted([*root.glob("rules/*.py"), *root.glob("graph/*.py")]):
-        sources.update(path.read_bytes())
     facts = {
-        "torchtpu": __version__, "jax": jax.__version__, "jaxlib": jax.lib.__version__, "torch": torch.__version__,
-        "sources": sources.hexdigest(), "device": device.device_kind, "platform": device.client.platform_version,
-        "machine": host.machine(), "cpu": _cpu_features(), "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "libtpu": os.environ.get("LIBTPU_INIT_ARGS", ""), "precision": str(jax.config.jax_default_matmul_precision),
+        **installation.facts(), "device": device.device_kind, "platform": device.client.platform_version,
+        "xla_flags": os.environ.get("XLA_FLAGS", ""), "libtpu": os.environ.get("LIBTPU_INIT_ARGS", ""),
+        "precision": str(jax.config.jax_default_matmul_precision),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _cpu_features() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return host.processor()
-    return next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "")
 
 
 def _disk_key(program: RecordedProgram, device: jax.Device) -> str:
     return hashlib.sha256(f"{_fingerprint(device)} {device.id} {program.key}".encode()).hexdigest()
 
 
-def _store(executable: Executable, compiled: jax.stages.Compiled, device: jax.Device) -> None:
+def _store(executable: Executable, compiled: jax.stages.Compiled, device: jax.Device, compile_s: float) -> None:
     disk = _disk()
     if disk is None:
         return
     payload, _, _ = serialize_executable.serialize(compiled)
-    header = {"memory": executable.memory, "num_nodes": len(executable.program.nodes), "reason": executable.program.reason}
+    # All but the memory is for people: `torchtpu cache` shows it.
+    header = {
+        "memory": executable.memory, "num_nodes": len(executable.program.nodes), "reason": executable.program.reason,
+        "compile_s": round(compile_s, 3), "line": user_line(), "device": device.device_kind, "installation": installation.facts(),
+    }
     disk.put(_disk_key(executable.program, device), header, payload)
 
 
@@ -244,7 +236,7 @@ def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
     try:
         call = serialize_executable.deserialize_and_load(
             payload, inputs, outputs, backend=device.client, execution_devices=[device])
-    except (jax.errors.JaxRuntimeError, ValueError, EOFError) as error:
+    except _UNREADABLE as error:
         warnings.warn(f"a cached program could not be loaded and is compiled again: {error}", stacklevel=2)
         return None
     return Executable(call, header["memory"], program)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from torchtpu.runtime import disk_cache
+from torchtpu.runtime import cache_entry, disk_cache
 from torchtpu.runtime.disk_cache import CacheWarning, DiskCache, default_directory
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +42,7 @@ def tmpfs(tmp_path):
 
 
 def entries(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*" + disk_cache.SUFFIX))
+    return sorted(directory.glob("*" + cache_entry.SUFFIX))
 
 
 def temporaries(directory: Path) -> list[Path]:
@@ -97,7 +97,7 @@ def flip_a_byte(data: bytes) -> bytes:
     (lambda data: data + b"x", "too long"),
     (lambda data: b"\x80\x04pickle of somebody else", "was not written by this cache"),
     (lambda data: data[:19] + b"\xff" * 16 + data[35:], "is cut short, or too long"),
-    (lambda data: disk_cache._encode("another key", {}, b"x"), "holds another key"),
+    (lambda data: cache_entry.encode("another key", {}, b"x"), "holds another key"),
 ], ids=["flipped byte", "half a file", "a prefix", "empty", "longer", "foreign", "absurd lengths", "other key"])
 def test_a_damaged_entry_is_told_once_and_removed(tmp_path, spoil, why):
     cache = DiskCache(tmp_path / "c", BIG)
@@ -141,14 +141,14 @@ def test_files_of_others_in_the_directory_stay(tmp_path):
 
 
 def test_the_least_recently_used_entries_are_dropped(tmp_path):
-    one = len(disk_cache._encode("0", {}, bytes(1000)))
+    one = len(cache_entry.encode("0", {}, bytes(1000)))
     cache = DiskCache(tmp_path / "c", 4 * one)
     for k in range(4):
         assert cache.put(str(k), {}, bytes(1000))
     assert cache.get("0") is not None  # now the newest
     assert cache.put("4", {}, bytes(1000))
     assert [k for k in range(5) if cache.get(str(k))] == [0, 2, 3, 4]
-    assert cache.put("5", {}, bytes(2 * one - len(disk_cache._encode("5", {}, b"")) - 2))
+    assert cache.put("5", {}, bytes(2 * one - len(cache_entry.encode("5", {}, b"")) - 2))
     assert [k for k in range(6) if cache.get(str(k))] == [3, 4, 5]
     assert cache.stats()["bytes"] <= 4 * one
     assert cache.stats()["evicted"] == 3
