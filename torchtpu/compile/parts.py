@@ -27,7 +27,7 @@ def make(module: torch.fx.GraphModule) -> Callable[..., Any]:
         return module.forward
     split = split_module(module, module, levels.__getitem__, keep_original_order=False)
     for name, part in list(split.named_children()):
-        if name.startswith("submod_"):  # the others are graphs that operators between them call
+        if name.startswith("submod_") and isinstance(part, torch.fx.GraphModule):  # others are graphs that operators call
             setattr(split, name, _Part(part))
     return split.forward
 

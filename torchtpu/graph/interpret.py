@@ -195,7 +195,7 @@ class Interpreter:
         """A graph as a function; every iteration of a loop has random numbers of its own."""
 
         def run(*inputs: Any, step: jax.Array | None = None, wide: bool = False) -> tuple[Any, ...]:
-            own = draws if step is None else tuple(lambda draw=draw: jax.random.fold_in(draw(), step) for draw in draws)
+            own = draws if step is None else tuple(functools.partial(_draw_of_step, draw, step) for draw in draws)
             results = Interpreter(module.graph, replace(self.context, draws=own), self.sizes, wide or self.wide).run(inputs)
             return tuple(results) if isinstance(results, list | tuple) else (results,)
 
@@ -217,6 +217,10 @@ class Interpreter:
         latest = [value for node, value in values.items() if isinstance(value, jax.Array) and not node.meta.get(RECOMPUTED)][-1:]
         passed = lax.optimization_barrier((*(values[n] for n in outside), *latest))
         self.behind_barrier.update(zip(outside, passed, strict=False))
+
+
+def _draw_of_step(draw: Callable[[], jax.Array], step: jax.Array) -> jax.Array:
+    return jax.random.fold_in(draw(), step)
 
 
 def _for_rule(value: Any, argument: Any, context: RuleContext) -> Any:
