@@ -58,7 +58,7 @@ def register() -> None:
         raise TorchTPUError(
             f"The core of torchtpu cannot be loaded: {error}. Install torchtpu again, beside torch {torch.__version__}.") from error
     from torchtpu import device, integrations
-    from torchtpu.compile import default_backend
+    from torchtpu.compile import default_backend, late_patches
     from torchtpu.runtime import platform
     from torchtpu.runtime.bridge import Bridge
 
@@ -69,6 +69,7 @@ def register() -> None:
     _C.set_guessed_devices(platform.num_guessed_devices())
     device.attach(torch, bridge)
     default_backend.install()
+    late_patches.install()
     integrations.install()
     atexit.register(_C.stop)  # work still pending at exit is dropped, and Python objects are left alone from here on
     _C.set_available(bool(platform.num_visible_chips()) or bool(os.environ.get("TORCHTPU_PLATFORM")))

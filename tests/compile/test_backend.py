@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops import scan, while_loop
 from torch.utils.checkpoint import checkpoint
 
 import torchtpu.inspect
+from tests.compile.compare import compare, randn, same
 from torchtpu.compile import region
 
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-def same(function: Callable[..., Any], *inputs: torch.Tensor, **options: Any) -> None:
-    """Compiled on the device against plain on the CPU: results, and what became of the arguments."""
-    ours = [x.detach().clone().to("tpu").requires_grad_(x.requires_grad) for x in inputs]
-    cpu = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
-    got, want = torch.compile(function, backend="tpu", **options)(*ours), function(*cpu)
-    compare(got, want)
-    compare(ours, cpu)
-    if any(x.requires_grad for x in inputs):
-        for result in (got, want):
-            sum((r * r).sum() for r in (result if isinstance(result, tuple) else (result,)) if r.requires_grad).backward()
-        compare([x.grad for x in ours], [x.grad for x in cpu])
-
-
-def compare(got: Any, want: Any) -> None:
-    to_host = torch.utils._pytree.tree_map(lambda x: x.detach().cpu() if isinstance(x, torch.Tensor) else x, got)
-    kept = torch.utils._pytree.tree_map(lambda x: x.detach() if isinstance(x, torch.Tensor) else x, want)
-    torch.testing.assert_close(to_host, kept, rtol=1e-4, atol=1e-5)
-
-
-def randn(*shape: int, grad: bool = False) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_(grad)
+# Where a test has to do with what is not compiled; that it is told, test_parts.py asserts.
+partly_compiled = pytest.mark.filterwarnings("ignore::torchtpu.compile.telling.CompileWarning")
 
 
 class Net(nn.Module):
@@ -97,6 +72,7 @@ def test_cpu_models_stay_with_inductor(monkeypatch):
     assert not seen
 
 
+@partly_compiled
 def test_graph_breaks_and_python_branches():
     def function(x: torch.Tensor) -> torch.Tensor:
         y = x.sin()
@@ -218,6 +194,7 @@ def test_checkpointed_dropout_has_the_gradient_of_its_own_mask():
     assert torch.equal(out.detach().cpu(), x.grad.cpu())
 
 
+@partly_compiled
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo's own, on every device
 def test_compiled_optimizer_and_whole_step(count):
     torch.manual_seed(0)
@@ -303,10 +280,12 @@ def test_gradients_of_sizes_that_change():
         compare(ours.grad, x.grad)
 
 
+@partly_compiled
 def test_data_dependent_shapes():
     same(lambda x: x[x > 0].sum() + x.nonzero().shape[0], randn(4, 4))
 
 
+@partly_compiled
 def test_work_of_two_devices():
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.to("cpu") * 2 + y
@@ -329,3 +308,12 @@ def test_graphs_of_one_content_have_one_name():
     assert len(first) == 32
     assert traced((3, 5)) == ""  # known
     assert traced((5, 3)) not in ("", first)
+
+
+def test_eager_control_flow():
+    x = randn(3, 2).abs()
+    ours = x.to("tpu")
+    compare(torch.cond(ours.sum() > 0, torch.sin, torch.cos, (ours,)), x.sin())
+    compare(scan(lambda c, v: (c + v, c * v), ours.new_zeros(2), ours)[0], x.sum(0))
+    compare(while_loop(lambda x: x.sum() < 50, lambda x: (x * 2,), (ours,)), while_loop(
+        lambda x: x.sum() < 50, lambda x: (x * 2,), (x,)))

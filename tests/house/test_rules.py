@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
+import torch._dynamo._trace_wrapped_higher_order_op  # registers flex_lib
 
 from torchtpu.inspect.where import load_all_rules
 from torchtpu.rules.registry import RULES, Rule, lower

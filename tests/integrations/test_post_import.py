@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchtpu.integrations import IntegrationWarning, _applier, post_import
+from torchtpu.integrations import IntegrationWarning, _applier
+from torchtpu.runtime import post_import
 
 
 @pytest.fixture

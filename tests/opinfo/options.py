@@ -28,6 +28,7 @@ class Checks:
     gradgrad: bool = False
     mode: str = "strict"
     fallback: str = "warn"
+    torch_compile: bool = False
     topology: str = ""  # compiled for it, instead of run and compared
 
     @property
@@ -37,7 +38,8 @@ class Checks:
         samples = f"samples={self.max_samples or 'all'}"
         if self.topology:
             return f"compile={self.topology} fallback={self.fallback}"
-        return " ".join([",".join(self.variants), *orders, samples, self.mode, f"fallback={self.fallback}"])
+        compiled = ["torch.compile"] if self.torch_compile else []
+        return " ".join([",".join(self.variants), *orders, samples, self.mode, *compiled, f"fallback={self.fallback}"])
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--gradgrad", action="store_true", help="compare second-order gradients too, in float64 and complex128")
     p.add_argument("--error-inputs", action="store_true", help="also one task an entry with its samples of bad arguments")
     p.add_argument("--mode", choices=MODES, default="strict", help="eager mode of the device (default: strict)")
+    p.add_argument("--torch-compile", action="store_true", help="make the calls on the device under torch.compile")
     p.add_argument("--compile", default="", metavar="TOPOLOGY", dest="topology",
                    help="compile one sample of an entry and dtype, with gradients, for this chip (v5e); nothing is compared")
     p.add_argument("--fallback", choices=("error", "warn"), default="warn", help="operators without a lowering (default: warn)")
@@ -110,7 +113,8 @@ def parse(arguments: list[str] | None = None) -> Options:
         checks = Checks(grad=True, mode="fused", fallback=given.fallback, topology=given.topology)
     else:
         checks = Checks(
-            given.variants, given.max_samples, given.grad or given.gradgrad, given.gradgrad, given.mode, given.fallback)
+            given.variants, given.max_samples, given.grad or given.gradgrad, given.gradgrad, given.mode, given.fallback,
+            given.torch_compile)
     return Options(
         given.suite, checks, given.only, given.dtypes, given.error_inputs, given.jobs, given.timeout, given.json,
         given.resume, given.failures, given.compare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -43,7 +44,10 @@ def run_task(task: Task, checks: Checks) -> Record:
         elif checks.topology:
             _compile(record, task, checks)
         else:
-            _run(record, samples.cases(task.suite, entry, getattr(torch, task.dtype), checks), check)
+            if checks.torch_compile:
+                torch._dynamo.reset()  # what it remembers of other entries counts as recompilation
+            cases = samples.cases(task.suite, entry, getattr(torch, task.dtype), checks)
+            _run(record, cases, functools.partial(check, torch_compile=checks.torch_compile))
     record.seconds = round(time.perf_counter() - start, 3)
     counters = torchtpu.inspect.counters()
     record.fallbacks, record.compiles = counters["fallbacks"], counters["compiles"]

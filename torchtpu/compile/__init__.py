@@ -1,8 +1,8 @@
 """The ``torch.compile`` backend named ``tpu``.
 
 Dynamo and AOTAutograd make functional graphs of aten operators; each becomes one operator of the recorded program (region.py),
-so that forward, backward and optimizer are still one XLA program a step. A graph that cannot is run operator by operator,
-recorded as eager code is.
+so that forward, backward and optimizer are still one XLA program a step. What of a graph cannot be is run operator by operator,
+recorded as eager code is, and a ``CompileWarning`` says why (telling.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ def tpu_backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any], *
     """
     from torch._dynamo.backends.common import aot_autograd
 
-    from torchtpu.compile.graphs import compile_graph, decompositions, prepare
+    from torchtpu.compile import telling
+    from torchtpu.compile.graphs import compile_backward, compile_graph, decompositions, prepare
 
     prepare()
+    telling.tell_break(graph_module)
     compiler = aot_autograd(
-        fw_compiler=compile_graph, bw_compiler=compile_graph, inference_compiler=compile_graph, decompositions=decompositions())
+        fw_compiler=compile_graph, bw_compiler=compile_backward, inference_compiler=compile_graph, decompositions=decompositions())
     return compiler(graph_module, example_inputs)

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._prims.rng_prims import graphsafe_run_with_rng_state as _run_with_generator
+from torch._subclasses.fake_tensor import FakeTensor
 
-from torchtpu.compile import fakes, region
+from torchtpu.compile import fakes, parts, region
+from torchtpu.graph.interpret import RECOMPUTED
 from torchtpu.graph.overloads import key_of
 from torchtpu.rules import find
 
@@ -32,7 +35,26 @@ def prepare() -> None:
 
 
 def compile_graph(module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """One operator if all of it has rules, else its operators one by one."""
+    """One operator if all of it has rules and is on the device, else several, and what is between them."""
     from functorch.compile import make_boxed_func
 
-    return region.make(module) or make_boxed_func(module.forward)
+    _infer_draws(module)
+    return region.make(module) or make_boxed_func(parts.make(module))
+
+
+def compile_backward(module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """A backward pass, which may repeat work of the forward pass where the user asked for checkpointing."""
+    for node in module.graph.nodes:
+        if node.op == "call_function" and node.meta.get("partitioner_tag") != "is_backward":
+            node.meta[RECOMPUTED] = "recompute" in node.meta or "rng_state" in node.kwargs
+    return compile_graph(module, example_inputs)
+
+
+def _infer_draws(module: torch.fx.GraphModule) -> None:
+    """Say what operators that draw from a generator of their own return: the partitioner, which makes them, does not."""
+    for node in module.graph.find_nodes(op="call_function", target=_run_with_generator):
+        fakes = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), FakeTensor)]
+        op, *arguments = torch.fx.map_arg(node.args, lambda n: n.meta["val"])
+        named = {name: value for name, value in node.kwargs.items() if name != "rng_state"}
+        with fakes[0].fake_mode:
+            node.meta["val"] = op(*arguments, **torch.fx.map_arg(named, lambda n: n.meta["val"]))

@@ -28,14 +28,18 @@ def _index(device: Any) -> int:
         DeviceIndexError: it does not exist, or belongs to a device of another type.
     """
     if device is None:
-        return _C.current_device()
+        return current_device()
     if not isinstance(device, int):
         device = torch.device(device)
         if device.type != "tpu":
             raise DeviceIndexError(f"expected a tpu device, got {device}. Pass an index or torch.device('tpu').")
-        device = _C.current_device() if device.index is None else device.index
-    _C.check_device(device)
+        device = current_device() if device.index is None else device.index
+    _check(device)
     return device
+
+
+def _check(index: int) -> None:
+    _C.check_device(index)
 
 
 def _start(index: int) -> Any:
@@ -69,6 +73,8 @@ def device_count() -> int:
 
 def current_device() -> int:
     """Index of the current device of this thread."""
+    if torch.compiler.is_dynamo_compiling():
+        return torch.accelerator.current_device_index()  # of which Dynamo knows that it may change
     return _C.current_device()
 
 
@@ -116,12 +122,13 @@ class device:  # the name is PyTorch's
         self.previous = -1
 
     def __enter__(self) -> None:
-        self.previous = _C.current_device()
-        if self.idx >= 0:
+        self.previous = current_device()
+        if self.idx >= 0 and self.idx != self.previous:
             _C.set_device(self.idx)
 
     def __exit__(self, *_: object) -> None:
-        _C.set_device(self.previous)
+        if current_device() != self.previous:
+            _C.set_device(self.previous)
 
 
 class device_of(device):  # the name is PyTorch's
@@ -129,3 +136,8 @@ class device_of(device):  # the name is PyTorch's
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(tensor.device.index if tensor.device.type == "tpu" else -1)
+
+
+# What these say stays true while a process runs: Dynamo, which cannot look into C++, may take it for a constant.
+for _function in (is_available, is_initialized, device_count, get_device_name, _check):
+    _function._dynamo_marked_constant = True  # type: ignore[attr-defined]

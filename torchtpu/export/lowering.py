@@ -25,9 +25,10 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec,
 from torchtpu import dtypes
 from torchtpu.errors import ExportError, TorchTPUError
 from torchtpu.export import trees
-from torchtpu.export.sizes import Sizes, shown
+from torchtpu.export.sizes import OpenSizes, shown
 from torchtpu.export.weights import Weights
-from torchtpu.graph.interpret import Interpreter, is_known, is_random
+from torchtpu.graph.computable import is_random, obstacle
+from torchtpu.graph.interpret import Interpreter
 from torchtpu.graph.overloads import key_of
 from torchtpu.graph.resolve import matmul_precision
 from torchtpu.rules import find
@@ -111,9 +112,10 @@ def _refuse_unknown(graph: torch.fx.Graph) -> None:
                 what=f"{_named(node)}, a number that follows from an open size,", where=_where(node),
                 why="Of open sizes, whole numbers only are known when a program is compiled.",
                 fix="Compute it with tensors, or give that dimension a fixed size.")
-        if not isinstance(value, torch.SymInt) and not is_known(node):
+        why = None if isinstance(value, torch.SymInt) else obstacle(node)
+        if why is not None:
             raise ExportError(
-                what=_named(node), where=_where(node), why="It has no lowering rule and no decomposition that has.",
+                what=_named(node), where=_where(node), why=f"It cannot be part of a program: {why}.",
                 fix="Leave this part out of the exported module, or write it with other operators.")
 
 
@@ -161,7 +163,7 @@ class _Signature:
         self.inputs = [
             (node, spec) for node, spec in self.placeholders
             if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)]
-        self.sizes = Sizes(((n.name, n.meta["val"]) for n, _ in self.inputs), program.range_constraints)
+        self.sizes = OpenSizes(((n.name, n.meta["val"]) for n, _ in self.inputs), program.range_constraints)
         self.outputs = list(signature.output_specs)
         self.num_draws = sum(map(is_random, program.graph.nodes))
         self._refuse_others()

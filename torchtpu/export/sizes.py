@@ -10,9 +10,10 @@ import torch
 from jax import export
 
 from torchtpu.errors import ExportError
+from torchtpu.graph.sizes import Sizes
 
 
-class Sizes:
+class OpenSizes(Sizes):
     """What stands for each size of an exported program.
 
     A symbol gets the name of the first input dimension that it is the size of, ``tokens_dim0``, or of one that follows from it,
@@ -24,6 +25,7 @@ class Sizes:
     """
 
     def __init__(self, inputs: Iterable[tuple[str, torch.Tensor]], constraints: dict[Any, Any]) -> None:
+        super().__init__()
         names = _names(inputs)
         self.ranges = {name: _bounds(constraints.get(symbol)) for symbol, name in names.items()}
         self._dims: dict[Any, Any] = {}
@@ -33,7 +35,7 @@ class Sizes:
             made = export.symbolic_shape(",".join(names.values()), constraints=limits)
             self._dims = dict(zip(names, made, strict=True))
 
-    def __call__(self, value: Any) -> Any:
+    def of(self, value: Any) -> Any:
         """An int or a dimension expression for a ``torch.SymInt``; everything else as it is.
 
         Raises:
@@ -47,7 +49,7 @@ class Sizes:
 
     def aval(self, tensor: torch.Tensor, dtype: Any) -> jax.ShapeDtypeStruct:
         """Shape and dtype of a tensor whose sizes may be open."""
-        return jax.ShapeDtypeStruct(tuple(map(self, tensor.shape)), dtype)
+        return jax.ShapeDtypeStruct(self.shape(tensor), dtype)
 
 
 def _names(inputs: Iterable[tuple[str, torch.Tensor]]) -> dict[Any, str]:

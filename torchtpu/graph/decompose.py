@@ -10,7 +10,8 @@ import torch
 
 from torchtpu.graph import inference
 from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, map_leaves
-from torchtpu.graph.interpret import Interpreter, is_computable
+from torchtpu.graph.computable import is_computable
+from torchtpu.graph.interpret import Interpreter
 from torchtpu.graph.overloads import key_of
 from torchtpu.rules import find
 from torchtpu.rules.context import RuleContext

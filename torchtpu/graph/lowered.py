@@ -119,7 +119,7 @@ class Lowered:
         split = len(arguments) - len(self.keywords)
         context = self.context
         if words is not None:
-            context = replace(context, draws=tuple(functools.partial(_key_of_draw, row) for row in words))
+            context = replace(context, draws=tuple(functools.partial(key_of_draw, row) for row in words))
         try:
             results = self.function(context, *arguments[:split], **dict(zip(self.keywords, arguments[split:], strict=True)))
         except (TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
@@ -147,7 +147,7 @@ class Lowered:
         return _in_memory_order(result, write.order) if write.covers else views.write(base, write.view, result)
 
 
-def _key_of_draw(words: jax.Array) -> jax.Array:
+def key_of_draw(words: jax.Array) -> jax.Array:
     """Seed and offset make the key; each pair has a stream of its own."""
     key = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
     return jax.random.fold_in(jax.random.fold_in(key, words[2]), words[3])

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from types import ModuleType
 
-from torchtpu.integrations import post_import
+from torchtpu.runtime import post_import
 
 
 class IntegrationWarning(UserWarning):

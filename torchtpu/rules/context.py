@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,16 @@ _WIDE = {np.dtype(jnp.bfloat16): np.dtype(np.float32), np.dtype(np.float16): np.
 def opmath(dtype: np.dtype) -> np.dtype:
     """The dtype that ATen computes in for data of ``dtype``: float32 for 16-bit floats, else the dtype itself."""
     return _WIDE.get(np.dtype(dtype), np.dtype(dtype))
+
+
+class Subgraph(Protocol):
+    """A graph that a higher-order operator is given, as a function of arrays (and of sizes, which are ints).
+
+    ``step`` tells the iterations of a loop apart, so that each draws random numbers of its own. ``wide`` computes what is a
+    16-bit float in the graph in the dtype that sums of these are computed in.
+    """
+
+    def __call__(self, *inputs: Any, step: jax.Array | None = None, wide: bool = False) -> tuple[Any, ...]: ...
 
 
 @dataclass(frozen=True)

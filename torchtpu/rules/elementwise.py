@@ -255,6 +255,12 @@ def aten__to_copy(ctx: RuleContext, self: Array, *, non_blocking: bool = False, 
     return cast(self, ctx.out_dtype)
 
 
+@lower("prims::convert_element_type")
+def prims_convert_element_type(ctx: RuleContext, a: Array, dtype: np.dtype) -> Array:
+    """prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor"""
+    return cast(a, ctx.out_dtype)
+
+
 @lower("aten::copy")
 def aten_copy(ctx: RuleContext, self: Array, src: Array, non_blocking: bool = False) -> Array:
     """aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"""

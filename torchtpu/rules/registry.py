@@ -31,6 +31,8 @@ class Rule:
 RULES: dict[str, Rule] = {}
 # Of operators whose result shape depends on values for some arguments only: a mask among the indices.
 DYNAMIC_CASES: dict[str, Rule] = {}
+# Operators of compiled graphs that take functions: control flow, attention with a user's scores. Keyed by name alone.
+HIGHER_ORDER: dict[str, Rule] = {}
 
 
 def _register(
@@ -82,6 +84,16 @@ def lower_dynamic_case(*keys: str) -> Callable[[Callable[..., Any]], Callable[..
     return decorate
 
 
+def lower_higher_order(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the lowering of a higher-order operator: it gets ``Subgraph`` functions where PyTorch's has graphs."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _register(f"higher_order::{name}", function, dynamic=False, table=HIGHER_ORDER)
+        return function
+
+    return decorate
+
+
 def lower_table(table: Mapping[str, Any], make: Callable[[Any], Callable[..., Any]], keys: Iterable[str] = ()) -> None:
     """Register a family of rules that differ only in the function they call: ``make(table[key])`` is the rule of ``key``.
 
@@ -95,6 +107,11 @@ def lower_table(table: Mapping[str, Any], make: Callable[[Any], Callable[..., An
 def find(key: str) -> Rule | None:
     """The rule of a functional overload, or None."""
     return RULES.get(key)
+
+
+def find_higher_order(name: str) -> Rule | None:
+    """The lowering of a higher-order operator, or None."""
+    return HIGHER_ORDER.get(f"higher_order::{name}")
 
 
 def find_dynamic(key: str) -> Rule | None:
