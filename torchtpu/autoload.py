@@ -59,7 +59,7 @@ def register() -> None:
             f"The core of torchtpu cannot be loaded: {error}. Install torchtpu again, beside torch {torch.__version__}.") from error
     from torchtpu import device
     from torchtpu.compile import default_backend
-    from torchtpu.runtime import platform
+    from torchtpu.runtime import layouts, platform
     from torchtpu.runtime.bridge import Bridge
 
     torch.utils.rename_privateuse1_backend("tpu")
@@ -69,6 +69,7 @@ def register() -> None:
     _C.set_guessed_devices(platform.num_guessed_devices())
     device.attach(torch, bridge)
     default_backend.install()
+    layouts.refuse_first()
     atexit.register(_C.stop)  # work still pending at exit is dropped, and Python objects are left alone from here on
     _C.set_available(bool(platform.num_visible_chips()) or bool(os.environ.get("TORCHTPU_PLATFORM")))
 
