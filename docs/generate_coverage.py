@@ -13,9 +13,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.tables import markdown
-from docs import operators, page, pass_rates
+from docs import entries, operators, page, pass_rates
 from tests.accuracy.deviations import DEVIATIONS
 from tests.opinfo.known import KNOWN
 from torchtpu.inspect.where import load_all_rules
@@ -60,6 +61,15 @@ docs/accuracy.json`; `inf` is a NaN, an infinity or the sign of a zero elsewhere
 nearby and 4; what is over it is listed below, with the reason, in `tests/accuracy/deviations.py`. Subnormal numbers are left out:
 XLA:CPU takes them for zero, as a TPU does.
 """
+_ENTRIES = """\
+## Operator by operator
+
+Every entry of PyTorch's database that was run. *How*: its rule, PyTorch's decomposition, or other operators that PyTorch makes of
+it before the device is asked. Dtypes: those in which all samples were as on the CPU; those that differ, with the numbers of the
+known deviations above; those whose gradients were compared. The error is the worst one in float32, ours / the CPU's, in units in the last
+place. The last column: what libtpu's compiler made of one sample and its gradients; complex128 it refuses everywhere. What is empty
+was not measured, or there is none.
+"""
 _DIFFERS = """\
 ### Stated by rules
 
@@ -71,7 +81,8 @@ def render() -> str:
     """The whole page."""
     load_all_rules()
     found = operators.operators()
-    return "\n".join([_HEAD, *_counts(found), *_cpu(found), *_rates(), *_known(), *_differs(), *_accuracy(), *_names(found)])
+    return "\n".join([
+        _HEAD, *_counts(found), *_cpu(found), *_rates(), *_known(), *_differs(), *_accuracy(), *_entries(found), *_names(found)])
 
 
 def differs() -> Iterator[tuple[str, str, str]]:
@@ -135,7 +146,17 @@ def _known() -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for key, reason in KNOWN.items():
         by_reason.setdefault(reason, []).append(f"`{' '.join(key)}`")
-    return [_KNOWN, *(f"- {reason}: {', '.join(keys)}" for reason, keys in by_reason.items()), ""]
+    return [_KNOWN, *(f"{n}. {reason}: {', '.join(keys)}" for n, (reason, keys) in enumerate(by_reason.items(), 1)), ""]
+
+
+def _entries(found: list[operators.Operator]) -> list[str]:
+    reasons = {reason: number for number, reason in enumerate(dict.fromkeys(KNOWN.values()), 1)}
+    errors = {record["op"]: _error(record) for record in json.loads(_ACCURACY_RECORDS.read_text()) if record["dtype"] == "float32"}
+    return [_ENTRIES, *entries.tables(found, errors, reasons)]
+
+
+def _error(record: dict[str, Any]) -> str:
+    return f"{record['ours_ulp']:.3g} / {record['cpu_ulp']:.3g}"
 
 
 def _differs() -> list[str]:
@@ -147,7 +168,7 @@ def _accuracy() -> list[str]:
     dtypes = list(dict.fromkeys(record["dtype"] for record in records))
     errors: dict[str, dict[str, str]] = {}
     for record in records:
-        errors.setdefault(record["op"], {})[record["dtype"]] = f"{record['ours_ulp']:.3g} / {record['cpu_ulp']:.3g}"
+        errors.setdefault(record["op"], {})[record["dtype"]] = _error(record)
     table = markdown(("operator", *dtypes), [(op, *(found.get(dtype, "") for dtype in dtypes)) for op, found in errors.items()])
     over = [f"- {', '.join(f'`{op}`' for op in d.ops)} ({', '.join(d.dtypes)}): {d.reason}" for d in DEVIATIONS]
     return [_ACCURACY, table, "", "Over the bar:", "", *over, ""]
