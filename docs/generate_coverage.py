@@ -64,11 +64,11 @@ XLA:CPU takes them for zero, as a TPU does.
 _ENTRIES = """\
 ## Operator by operator
 
-Every entry of PyTorch's database that was run. *How*: its rule, PyTorch's decomposition, or other operators that PyTorch makes of
-it before the device is asked. Dtypes: those in which all samples were as on the CPU; those that differ, with the numbers of the
-known deviations above; those whose gradients were compared. The error is the worst one in float32, ours / the CPU's, in units in the last
-place. The last column: what libtpu's compiler made of one sample and its gradients; complex128 it refuses everywhere. What is empty
-was not measured, or there is none.
+Every entry of PyTorch's database that was run. *How*: its rule, PyTorch's decomposition, or other operators that PyTorch makes
+of it before the device is asked. Dtypes: those in which all samples were as on the CPU; those that differ, with the numbers of
+the known deviations above; those whose gradients were compared. The error is the worst one in float32, ours / the CPU's, in
+units in the last place. The last column: what libtpu's compiler made of one sample and its gradients; complex128 it refuses
+everywhere. What is empty was not measured, or there is none.
 """
 _DIFFERS = """\
 ### Stated by rules
