@@ -71,6 +71,10 @@ CALLS: dict[str, Callable[[str], object]] = {
     "permutation beyond int8": lambda d: torch.randperm(200, out=ones(200, dtype=torch.int8, device=d)),
     "permutation beyond float16": lambda d: torch.randperm(2050, dtype=torch.float16, device=d),
     "permutation of bools": lambda d: torch.randperm(2, dtype=torch.bool, device=d),
+    "samples for other channels": lambda d: torch.ops.aten.fractional_max_pool3d(
+        ones(4, 7, 7, 7, device=d), [2, 2, 2], [3, 3, 3], ones(4, 1, 3, device=d)),
+    "samples for fewer images": lambda d: torch.ops.aten.fractional_max_pool3d(
+        ones(2, 4, 7, 7, 7, device=d), [2, 2, 2], [3, 3, 3], ones(1, 4, 3, device=d)),
     "order of complex numbers": lambda d: complexes(2, device=d).argmax(),
     "comparison of complex numbers": lambda d: complexes(2, device=d) > 1,
     "largest complex number": lambda d: complexes(2, device=d).max(),

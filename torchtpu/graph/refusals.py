@@ -166,6 +166,18 @@ def _embedding(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
 
 
+def _fractional_max_pool3d(op: torch._ops.OpOverload, named: Named) -> None:
+    sizes, samples = named["self"].sizes, named["random_samples"].sizes
+    if len(sizes) not in (4, 5) or len(samples) != 3:
+        return  # PyTorch's own inference knows that
+    *batch, channels = sizes[:-3]
+    images, per_image, _ = samples
+    if images < (batch[0] if batch else 1):
+        raise RuntimeError("Expect _random_samples.size(0) no less then input batch size.")
+    if per_image != channels:
+        raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
+
+
 def _cat(op: torch._ops.OpOverload, named: Named) -> None:
     for place, tensor in enumerate(named["tensors"]):
         if not tensor.sizes:
@@ -206,6 +218,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("index_select", "gather", "index_copy", "scatter", "scatter_add"), _index_along),
     "index_fill": _index_fill,
     "embedding": _embedding,
+    "fractional_max_pool3d": _fractional_max_pool3d,
     "cat": _cat,
     "narrow_copy": _narrow_copy,
     "index_add": _index_add,
