@@ -88,7 +88,7 @@ docs: setup  ## rewrite the generated pages of docs/
 	$(PY) -m docs.generate_errors
 	$(PY) -m docs.generate_coverage
 
-coverage: setup  ## fold the reports in build/opinfo/ into docs/coverage.json, and rewrite docs/coverage.md (REPORTS=files)
+coverage: setup  ## fold reports (build/opinfo/) into docs/coverage.json and entries.json, and rewrite docs/coverage.md (REPORTS=files)
 	$(PY) -m docs.pass_rates $(REPORTS)
 	$(PY) -m docs.generate_coverage
 

@@ -3,6 +3,8 @@
     python -m docs.pass_rates                          # all of build/opinfo/
     python -m docs.pass_rates build/opinfo/ops.json    # only this one
 
+They go into ``docs/entries.json`` as well, entry by entry (docs/entries.py).
+
 One row for each database, dtype and set of checks; of an entry that is in several reports the newest counts. A row replaces the
 kept one, unless it is about fewer entries: then the kept one stays and that is said. The date is that of the report's file.
 """
@@ -17,6 +19,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from docs import entries
+
+if TYPE_CHECKING:
+    from tests.opinfo.database import Task
+    from tests.opinfo.outcomes import Record
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "opinfo"
@@ -56,24 +65,31 @@ def kept() -> list[Row] | None:
     return [Row(**fields) for fields in json.loads(RATES.read_text())["rows"]] if RATES.exists() else None
 
 
-def rows(paths: Iterable[Path]) -> Iterator[Row]:
-    """The rows of some reports."""
-    import torch
-
-    from tests.opinfo.database import Task
+def newest(paths: Iterable[Path]) -> Iterator[tuple[str, Task, Record]]:
+    """The records of some reports, and the date of each; of the same task under the same checks the newest."""
     from tests.opinfo.report import Report
 
-    groups: dict[tuple[str, str, str], Report] = {}
-    dates: dict[tuple[str, str, str], str] = {}
     taken: set[tuple[Task, str]] = set()
     for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True):
         date = datetime.datetime.fromtimestamp(path.stat().st_mtime, tz=datetime.UTC).date().isoformat()
         for task, record in Report.load(path).records.items():
             if (task, record.options) not in taken:
                 taken.add((task, record.options))
-                key = (task.suite, record.options, task.dtype)
-                groups.setdefault(key, Report()).records[task] = record
-                dates.setdefault(key, date)
+                yield date, task, record
+
+
+def rows(paths: Iterable[Path]) -> Iterator[Row]:
+    """The rows of some reports."""
+    import torch
+
+    from tests.opinfo.report import Report
+
+    groups: dict[tuple[str, str, str], Report] = {}
+    dates: dict[tuple[str, str, str], str] = {}
+    for date, task, record in newest(paths):
+        key = (task.suite, record.options, task.dtype)
+        groups.setdefault(key, Report()).records[task] = record
+        dates.setdefault(key, date)
     for (suite, checks, dtype), report in sorted(groups.items()):
         statuses = Counter(report.status(task) for task in report.records)
         yield _row(suite, dtype, checks, statuses, report.records.values(), (dates[suite, checks, dtype], torch.__version__))
@@ -91,6 +107,18 @@ def merge(old: list[Row], new: Iterable[Row]) -> tuple[list[Row], list[str]]:
     return [merged[key] for key in sorted(merged)], said
 
 
+def by_entry(paths: Iterable[Path]) -> Iterator[tuple[str, str, str, str, Record]]:
+    """The records about dtypes of single operators, as docs/entries.py takes them."""
+    from tests.opinfo.database import ERRORS
+    from tests.opinfo.database import entries as database
+    from tests.opinfo.report import Report
+
+    for _, task, record in newest(paths):
+        if task.suite in ("ops", "foreach") and task.dtype != ERRORS and task.entry in database(task.suite):
+            entry = database(task.suite)[task.entry]
+            yield task.entry, entry.aten_name or entry.name, task.dtype, Report(records={task: record}).status(task), record
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Fold the reports in; 1 if there is none."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -101,6 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     merged, said = merge(kept() or [], rows(paths))
     RATES.write_text(json.dumps({"rows": [asdict(row) for row in merged]}, indent=1) + "\n")
+    entries.write(entries.fold(entries.kept(), by_entry(paths)))
     print("\n".join([*said, f"{len(merged)} rows in docs/{RATES.name}"]))
     return 0
 

@@ -59,7 +59,7 @@ def register() -> None:
             f"The core of torchtpu cannot be loaded: {error}. Install torchtpu again, beside torch {torch.__version__}.") from error
     from torchtpu import device, integrations
     from torchtpu.compile import default_backend, late_patches
-    from torchtpu.runtime import platform
+    from torchtpu.runtime import layouts, platform
     from torchtpu.runtime.bridge import Bridge
 
     torch.utils.rename_privateuse1_backend("tpu")
@@ -71,6 +71,7 @@ def register() -> None:
     default_backend.install()
     late_patches.install()
     integrations.install()
+    layouts.refuse_first()
     atexit.register(_C.stop)  # work still pending at exit is dropped, and Python objects are left alone from here on
     _C.set_available(bool(platform.num_visible_chips()) or bool(os.environ.get("TORCHTPU_PLATFORM")))
 

@@ -74,6 +74,15 @@ class LayoutError(TorchTPUError, NotImplementedError):
     JAGGED = "Use layout=torch.jagged, or pad; in nn.TransformerEncoder, enable_nested_tensor=False."
 
 
+class JaggedMaskError(TorchTPUError, ValueError):
+    """A mask was given to the attention of jagged tensors."""
+
+    template = (
+        "scaled_dot_product_attention: expected no attn_mask beside jagged tensors, got {got}. An XLA program has one length for "
+        "all sequences: they are padded to the longest, and the mask hides the padding. Use is_causal, or pad them yourself with "
+        ".to_padded_tensor().")
+
+
 class MissingRuleError(TorchTPUError, NotImplementedError):
     """An operator has no rule and no decomposition, and the CPU fallback is off."""
 

@@ -18,7 +18,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -117,11 +119,14 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && (self.numel() == 0 || at::eq(self, other).all().item<bool>());
 }
 
-// Results whose size is known only once they are there: computed first, then written.
+// Results whose size is known only once they are there: computed first, then written. A resized tensor is laid out as
+// the result is.
 at::Tensor& write_found(const at::Tensor& found, at::Tensor& out) {
   TORCH_CHECK(out.scalar_type() == found.scalar_type(), "Expected out tensor to have dtype ", found.scalar_type(),
               ", but got ", out.scalar_type(), " instead");
-  at::native::resize_output(out, found.sizes());
+  if (at::native::resize_output(out, found.sizes())) {
+    out.as_strided_(found.sizes(), found.strides());
+  }
   return out.copy_(found);
 }
 
@@ -136,6 +141,49 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, self);
   return write_found(at::nonzero(self), out);
+}
+
+// Lengths are data, so that one program serves every batch: PyTorch asks with lists of them, which would be part of it.
+at::Tensor lengths_on(c10::IntArrayRef lengths, c10::Device device) {
+  return at::tensor(lengths, at::kLong).to(device);
+}
+
+// Targets that are joined to one row, as one row each.
+at::Tensor rows_of(const at::Tensor& targets, c10::IntArrayRef lengths) {
+  if (targets.dim() != 1) {
+    return targets;
+  }
+  const auto num_rows = static_cast<int64_t>(lengths.size());
+  const int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  const int64_t last = std::max<int64_t>(targets.numel() - 1, 0);
+  at::Tensor places = at::empty({num_rows, longest}, at::kLong);
+  auto* place = places.mutable_data_ptr<int64_t>();
+  int64_t start = 0;
+  for (const int64_t length : lengths) {
+    for (int64_t i = 0; i < longest; ++i) {
+      *place++ = std::min(start + i, last);
+    }
+    start += length;
+  }
+  return at::take(targets, places.to(targets.device()));
+}
+
+std::tuple<at::Tensor, at::Tensor> ctc_loss(const at::Tensor& log_probs, const at::Tensor& targets,
+                                            c10::IntArrayRef input_lengths, c10::IntArrayRef target_lengths,
+                                            int64_t blank, bool zero_infinity) {
+  const c10::Device device = log_probs.device();
+  return at::_ctc_loss(log_probs, rows_of(targets, target_lengths), lengths_on(input_lengths, device),
+                       lengths_on(target_lengths, device), blank, zero_infinity);
+}
+
+at::Tensor ctc_loss_backward(const at::Tensor& grad, const at::Tensor& log_probs, const at::Tensor& targets,
+                             c10::IntArrayRef input_lengths, c10::IntArrayRef target_lengths,
+                             const at::Tensor& neg_log_likelihood, const at::Tensor& log_alpha, int64_t blank,
+                             bool zero_infinity) {
+  const c10::Device device = log_probs.device();
+  return at::_ctc_loss_backward(grad, log_probs, rows_of(targets, target_lengths), lengths_on(input_lengths, device),
+                                lengths_on(target_lengths, device), neg_log_likelihood, log_alpha, blank,
+                                zero_infinity);
 }
 
 } // namespace
@@ -248,6 +296,8 @@ void register_by_hand() {
   aten.impl("equal", &equal);
   aten.impl("masked_select.out", &masked_select_out);
   aten.impl("nonzero.out", &nonzero_out);
+  aten.impl("_ctc_loss", &ctc_loss);
+  aten.impl("_ctc_loss_backward", &ctc_loss_backward);
   aten.impl("_nested_tensor_from_mask_left_aligned", &can_nest);
   aten.impl("_pin_memory", &pin_memory);
   aten.impl("record_stream", &record_stream);

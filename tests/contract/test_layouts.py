@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -92,3 +94,32 @@ def test_other_layouts_are_refused_with_what_to_do(name):
 def test_sparse_tensors_go_by_way_of_dense_ones():
     sparse = torch.eye(3).to_sparse()
     assert torch.equal(sparse.to_dense().to("tpu").cpu().to_sparse().to_dense(), torch.eye(3))
+
+
+FIRST_USES = """
+import torch
+from torchtpu.errors import LayoutError
+
+nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
+for make in (
+    lambda: torch.empty(2, 2, layout=torch.sparse_coo, device="tpu"),
+    lambda: torch.sparse_coo_tensor((2, 2), device="tpu"),
+    lambda: torch.zeros_like(torch.eye(2).to_sparse(), device="tpu"),
+    lambda: torch.empty(2, 2, layout=torch.sparse_csr, device="tpu"),
+    lambda: torch.empty(2, dtype=torch.qint8, device="tpu"),
+    lambda: torch._empty_affine_quantized([2], scale=1.0, zero_point=0, dtype=torch.qint8, device="tpu"),
+    lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8).to("tpu"),
+    lambda: nested.to("tpu"),
+):
+    try:
+        make()
+    except LayoutError as error:
+        print(str(error).partition(": ")[0])
+"""
+
+
+def test_the_first_use_of_the_device_may_be_refused():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST_USES], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "aten::empty.memory_format", "aten::_sparse_coo_tensor_with_dims", *["aten::empty.memory_format"] * 3,
+        "aten::_empty_affine_quantized", "aten::empty_quantized", "aten::_to_copy"]

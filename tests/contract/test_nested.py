@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torchtpu.errors import JaggedMaskError
+
 LENGTHS = (3, 5, 1)
 WIDTH = 8
 
@@ -52,6 +54,7 @@ def run(name: str, device: str) -> list[torch.Tensor]:
     return [values.detach().cpu(), x.grad.values().cpu()]
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # the CPU's attention makes strided ones in between
 @pytest.mark.parametrize("name", CALLS)
 def test_values_and_gradients_of(name):
     torch.testing.assert_close(run(name, "tpu"), run(name, "cpu"), rtol=1e-4, atol=1e-5)
@@ -75,3 +78,12 @@ def test_moving_and_making():
     offsets = torch.tensor([0, 2, 5], device="tpu")
     parts = torch.nested.nested_tensor_from_jagged(torch.arange(5.0, device="tpu")[:, None], offsets).unbind()
     assert [part.flatten().tolist() for part in parts] == [[0, 1], [2, 3, 4]]
+
+
+def test_a_mask_is_refused_with_what_to_do():
+    """The CPU refuses it as well."""
+    heads = jagged("tpu").detach().unflatten(-1, (2, WIDTH // 2)).transpose(1, 2)
+    with pytest.raises(JaggedMaskError, match=r"got torch\.bool\[5, 5\].*to_padded_tensor"):
+        F.scaled_dot_product_attention(heads, heads, heads, attn_mask=torch.ones(5, 5, dtype=torch.bool, device="tpu"))
+    with pytest.raises(ValueError, match="not yet supported"):
+        F.scaled_dot_product_attention(*[heads.cpu()] * 3, attn_mask=torch.ones(5, 5, dtype=torch.bool))

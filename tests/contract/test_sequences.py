@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+import torchtpu.inspect
+
 RECURRENT: dict[str, tuple[type[nn.RNNBase], dict[str, Any]]] = {
     "RNN": (nn.RNN, {"nonlinearity": "relu"}),
     "LSTM": (nn.LSTM, {}),
@@ -97,6 +99,19 @@ def test_adaptive_softmax():
         return to_cpu([out, loss, x.grad, layer.log_prob(x), layer.predict(x)])
 
     torch.testing.assert_close(run("tpu"), run("cpu"), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("as_tensors", [True, False])
+def test_one_program_serves_all_lengths_of_ctc(as_tensors):
+    torch.manual_seed(0)
+    x, targets = torch.randn(7, 2, 5).log_softmax(2).to("tpu").requires_grad_(), torch.tensor([[1, 2, 2], [3, 4, 1]]).to("tpu")
+    compiles = []
+    for lengths in ([3, 2], [1, 3], [2, 2]):
+        before = torchtpu.inspect.counters()["compiles"]
+        loss = nn.functional.ctc_loss(x, targets, *(torch.tensor(n) if as_tensors else n for n in ([7, 6], lengths)))
+        loss.item(), torch.autograd.grad(loss, x)[0].cpu()
+        compiles.append(torchtpu.inspect.counters()["compiles"] - before)
+    assert compiles[1:] == [0, 0]
 
 
 def test_ctc_of_joined_targets():

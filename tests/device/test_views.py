@@ -146,3 +146,36 @@ def test_bookkeeping():
 
 def test_places_of_nonzero_elements_lie_in_columns():
     both(lambda device: [torch.tensor([[1, 0], [1, 1]], device=device).nonzero(), torch.ones(3, device=device).nonzero()])
+
+
+def test_places_of_nonzero_elements_lie_in_columns_of_a_resized_tensor():
+    def run(device):
+        x, fitting = torch.tensor([[1, 0], [1, 1]], device=device), torch.empty(3, 2, dtype=torch.int64, device=device)
+        resized = torch.empty(0, dtype=torch.int64, device=device)
+        torch.nonzero(x, out=fitting)
+        torch.nonzero(x, out=resized)
+        return [fitting, resized]
+
+    both(run)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_distinct_slices_lie_one_after_the_other(dim):
+    def run(device):
+        x = torch.tensor([[[1, 2], [1, 2], [0, 3]], [[4, 5], [4, 5], [6, 7]]], device=device)
+        return [*torch.unique(x, dim=dim, return_inverse=True), *torch.unique_consecutive(x, dim=dim, return_counts=True)]
+
+    both(run)
+
+
+def test_what_a_mask_selects_lies_as_the_cpu_lays_it():
+    def run(device):
+        x = torch.arange(120, device=device).reshape(2, 3, 4, 5)
+        rows, columns = torch.tensor([True, False, True, True], device=device), torch.tensor([1, 0, 1, 0, 1], device=device) != 0
+        plane = torch.arange(10, device=device).view(2, 5) % 3 != 0
+        y = x.permute(2, 0, 3, 1)
+        return [
+            y[rows], y[:, :, columns], y[:, plane], y[rows, :, torch.tensor([0, 2, 4], device=device)],
+            y[rows, :, :, torch.tensor([[0], [1]], device=device)], y[:, :, plane[0]], x.mT[..., columns, :], x[:, rows[:3]]]
+
+    both(run)

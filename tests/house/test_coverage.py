@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate_coverage, operators, pass_rates
+from docs import entries, generate_coverage, operators, pass_rates
 from tests.opinfo.database import Task
+from tests.opinfo.known import KNOWN
 from tests.opinfo.outcomes import Record
 from tests.opinfo.report import Report
 from torchtpu.graph import decompose
@@ -89,8 +90,35 @@ def test_smaller_run_does_not_replace_a_row(tmp_path: Path) -> None:
 
 def test_rates_are_kept_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_rates, "RATES", tmp_path / "coverage.json")
+    monkeypatch.setattr(entries, "ENTRIES", tmp_path / "entries.json")
     assert "Not measured." in generate_coverage._rates()
     assert pass_rates.main([str(_report(tmp_path / "a.json", {"add": {"pass": 3}}))]) == 0
     assert json.loads((tmp_path / "coverage.json").read_text())["rows"][0]["samples"] == 3
     text = "\n".join(generate_coverage._rates())
     assert "`fn samples=all strict fallback=warn`:" in text and "| ops " in text
+    assert entries.kept() == {"add": {"aten": "add", "passes": "f32"}}
+
+
+def test_an_entry_has_each_dtype_once() -> None:
+    def record(options: str = "fn samples=all strict fallback=warn", gradients: int = 0) -> Record:
+        return Record(options, gradients=gradients)
+
+    compiled = record("compile=v5e fallback=warn")
+    old = {"abs": {"aten": "abs", "passes": "f32 i64", "compiles": "f32"}}
+    new = entries.fold(old, [
+        ("abs", "abs", "float32", "strides", record()), ("abs", "abs", "float32", "pass", record()),
+        ("abs", "abs", "bfloat16", "pass", record(gradients=2)), ("abs", "abs", "float32", "known", compiled),
+        ("abs", "abs", "bool", "cpu-refuses", record())])
+    assert new == {"abs": {"aten": "abs", "passes": "bf16 i64", "fails": "f32", "refused": "f32", "gradients": "bf16"}}
+
+
+def test_the_table_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "kept", lambda: {
+        "abs": {"aten": "abs", "passes": "f32", "fails": "i64", "compiles": "f32", "refused": "f64 c128"},
+        "linalg.cond": {"aten": "linalg_cond", "differs": "f32"}})
+    found = [operators.Operator("aten::abs", "rule", "elementwise.py")]
+    text = "\n".join(entries.tables(found, {"abs": "0 / 0"}, dict.fromkeys(KNOWN.values(), 7)))
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert ["`abs`", "rule", "f32", "fails: i64", "", "0 / 0", "f32; refused: f64"] in cells
+    assert ["`linalg.cond`", "other operators", "", "f32 (7)", "", "", ""] in cells
+    assert "### `rules/elementwise.py`" in text and "### `linalg`" in text

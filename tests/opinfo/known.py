@@ -54,7 +54,6 @@ KNOWN: dict[Key, str] = {
     **dict.fromkeys((("msort", dtype, "fn") for dtype in ("bfloat16", "float16")), _UNSTABLE),
     **dict.fromkeys((("vdot", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
     **dict.fromkeys((("linalg.lu_solve", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
-    ("nonzero", "*", "out"): "an out= argument that is resized is row-major; the CPU's is written column by column",
     ("view_as_complex", "float16", "*"): _NO_COMPLEX32,
     ("nn.functional.scaled_dot_product_attention", "bfloat16", "fn"):
         "the gradient is taken from the rounded result, as flash attention does: up to 2.2 times the CPU's error",

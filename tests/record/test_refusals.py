@@ -62,6 +62,19 @@ CALLS: dict[str, Callable[[str], object]] = {
     "written beside what is read": lambda d: (x := ones(4, device=d), torch.add(x[1:], 1, out=x[:-1])),
     "added to its transpose": lambda d: torch.Tensor.add_(*square_and_transposed(d)),
     "put into itself": lambda d: (x := ones(2, 2, device=d)).index_put_((index(0, 1, device=d),), x),
+    "bools to the power of bools": lambda d: bools(2, device=d).pow(bools(2, device=d)),
+    "bool to the power of bools": lambda d: True ** bools(2, device=d),
+    "ints to a negative power": lambda d: ints(2, device=d) ** -1,
+    "bools to a power, in place": lambda d: bools(2, device=d).pow_(2),
+    "ints to a fraction, in place": lambda d: ints(2, device=d).pow_(0.5),
+    "permutation beyond uint8": lambda d: torch.randperm(257, dtype=torch.uint8, device=d),
+    "permutation beyond int8": lambda d: torch.randperm(200, out=ones(200, dtype=torch.int8, device=d)),
+    "permutation beyond float16": lambda d: torch.randperm(2050, dtype=torch.float16, device=d),
+    "permutation of bools": lambda d: torch.randperm(2, dtype=torch.bool, device=d),
+    "samples for other channels": lambda d: torch.ops.aten.fractional_max_pool3d(
+        ones(4, 7, 7, 7, device=d), [2, 2, 2], [3, 3, 3], ones(4, 1, 3, device=d)),
+    "samples for fewer images": lambda d: torch.ops.aten.fractional_max_pool3d(
+        ones(2, 4, 7, 7, 7, device=d), [2, 2, 2], [3, 3, 3], ones(1, 4, 3, device=d)),
     "order of complex numbers": lambda d: complexes(2, device=d).argmax(),
     "comparison of complex numbers": lambda d: complexes(2, device=d) > 1,
     "largest complex number": lambda d: complexes(2, device=d).max(),
@@ -104,6 +117,18 @@ def test_what_only_looks_like_an_overlap_is_allowed():
         x.view(2, 3).T.mul_(x.view(2, 3).T)
         results.append(x.cpu())
     assert torch.equal(*results)
+
+
+def test_a_permutation_fills_its_dtype():
+    for count, dtype in ((256, torch.uint8), (128, torch.int8), (2049, torch.float16)):
+        assert torch.equal(torch.randperm(count, dtype=dtype, device="tpu").cpu().long().sort().values, torch.arange(count))
+
+
+def test_bools_to_the_power_of_a_bool_stay_bools():
+    for exponent in (True, False):
+        x = torch.tensor([True, False])
+        for got, expected in ((x.to("tpu") ** exponent, x ** exponent), (x.to("tpu").pow_(exponent), x.clone().pow_(exponent))):
+            assert got.dtype == expected.dtype == torch.bool and torch.equal(got.cpu(), expected)
 
 
 def test_bools_are_shifted_by_ints():

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from torchtpu.errors import JaggedMaskError
+
 
 def attend_by_padding(torch: Any) -> None:
     """Patch the attention of jagged tensors, which `import torch` has loaded already."""
@@ -29,13 +31,17 @@ def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:
-    """``scaled_dot_product_attention`` of jagged tensors of shape (batch, heads, length, features)."""
+    """``scaled_dot_product_attention`` of jagged tensors of shape (batch, heads, length, features).
+
+    Raises:
+        JaggedMaskError: there is a mask.
+    """
     import torch
     from torch.nested._internal.nested_tensor import nested_from_padded
     from torch.nn import functional as F
 
     if attn_mask is not None:
-        raise RuntimeError("scaled_dot_product_attention: a mask beside jagged tensors is not supported; use is_causal, or pad.")
+        raise JaggedMaskError(got=f"{attn_mask.dtype}{list(attn_mask.shape)}")
     q_BHLE, k_BHSE, v_BHSE = (t.transpose(1, 2).to_padded_tensor(0.0).transpose(1, 2) for t in (query, key, value))
     lengths_B = key.offsets().diff()
     places_S = torch.arange(k_BHSE.shape[2], device=query.device)

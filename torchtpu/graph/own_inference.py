@@ -95,6 +95,12 @@ def _lstsq_out(
     return tuple(out.values())
 
 
+def _pow(self: Tensor, exponent: Any) -> Tensor:
+    """PyTorch's own makes integers of bools to the power of a bool."""
+    both_bool = self.dtype == torch.bool and isinstance(exponent, bool)
+    return torch.empty_like(self) if both_bool else torch.pow(self, exponent)
+
+
 def _native_multi_head_attention(*args: Any, need_weights: bool = True, **kwargs: Any) -> tuple[Any, Any]:
     """Weights that are not needed are no tensor; PyTorch's own inference makes an empty one of them."""
     op = torch.ops.aten._native_multi_head_attention.default
@@ -124,6 +130,8 @@ INFERENCE: dict[str, Callable[..., Any]] = {
     "aten::_native_multi_head_attention": _native_multi_head_attention,
     # Bools may be shifted by ints, which PyTorch's own does not know.
     **{f"aten::__{side}shift__.{kind}": torch.mul for side in "lr" for kind in ("Tensor", "Scalar")},
+    "aten::pow.Tensor_Scalar": _pow,
+    "aten::pow_.Scalar": lambda self, exponent: self,  # what does not fit back is refused before
     "aten::_grouped_mm": grouped_mm,
     "aten::_ctc_loss": _ctc_loss,
     "aten::_ctc_loss.Tensor": _ctc_loss,

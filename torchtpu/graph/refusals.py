@@ -6,6 +6,7 @@ What depends on values (an index out of bounds, a negative probability) is not l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from torchtpu.graph.overloads import key_of
 from torchtpu.graph.refused_dtypes import Check, Named, refuse, tensors
 
 _INDEX_NAMES = ("index", "indices")
-_EXACT_OUT = frozenset({"aten::aminmax.out", "aten::complex.out", "aten::polar.out"})
 
 
 def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
@@ -27,10 +27,8 @@ def check(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
         RuntimeError: the extreme of nothing, shapes that do not belong together.
         IndexError: a dimension that does not exist.
     """
-    if key_of(op) == "aten::cat.out":
-        _joined_into(*arguments)
-    if key_of(op) in _EXACT_OUT:
-        _exact_out(op, arguments)
+    if key_of(op) in _OUT_CHECKS:
+        _OUT_CHECKS[key_of(op)](op, arguments)
     named = {a.name: value for a, value in zip(op._schema.arguments, arguments, strict=True) if not a.is_out}
     for name in _INDEX_NAMES:
         if isinstance(named.get(name), TensorArgument):
@@ -168,18 +166,37 @@ def _embedding(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
 
 
+def _fractional_max_pool3d(op: torch._ops.OpOverload, named: Named) -> None:
+    sizes, samples = named["self"].sizes, named["random_samples"].sizes
+    if len(sizes) not in (4, 5) or len(samples) != 3:
+        return  # PyTorch's own inference knows that
+    *batch, channels = sizes[:-3]
+    images, per_image, _ = samples
+    if images < (batch[0] if batch else 1):
+        raise RuntimeError("Expect _random_samples.size(0) no less then input batch size.")
+    if per_image != channels:
+        raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
+
+
 def _cat(op: torch._ops.OpOverload, named: Named) -> None:
     for place, tensor in enumerate(named["tensors"]):
         if not tensor.sizes:
             raise RuntimeError(f"zero-dimensional tensor (at position {place}) cannot be concatenated")
 
 
-def _joined_into(joined: list[TensorArgument], _: int, out: TensorArgument) -> None:
+def _joined_into(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
+    joined, _, out = arguments
     common = promotion.common_dtype(joined)
     if not torch.can_cast(common, out.dtype):
         raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {out.dtype}")
 
 
+# By overload, with all arguments: what is written matters too.
+_OUT_CHECKS: dict[str, Callable[[torch._ops.OpOverload, list[Any]], None]] = {
+    "aten::cat.out": _joined_into,
+    **dict.fromkeys(("aten::aminmax.out", "aten::complex.out", "aten::polar.out"), _exact_out),
+    **dict.fromkeys(("aten::randperm.out", "aten::randperm.generator_out"), refused_draws.permutation),
+}
 _CHECKS: dict[str, Check] = {
     **refused_dtypes.CHECKS,
     **refused_draws.CHECKS,
@@ -201,6 +218,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("index_select", "gather", "index_copy", "scatter", "scatter_add"), _index_along),
     "index_fill": _index_fill,
     "embedding": _embedding,
+    "fractional_max_pool3d": _fractional_max_pool3d,
     "cat": _cat,
     "narrow_copy": _narrow_copy,
     "index_add": _index_add,

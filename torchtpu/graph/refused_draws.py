@@ -62,6 +62,22 @@ def _bernoulli(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError(f"{key_of(op)}: expected p to be in [0, 1], but got p={probability}")
 
 
+def permutation(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
+    """A permutation has to fit into the tensor that it is written to; PyTorch makes that tensor where none is given.
+
+    Raises:
+        NotImplementedError: bools or complex numbers.
+        RuntimeError: the dtype has not as many whole numbers.
+    """
+    n, dtype = arguments[0], arguments[-1].dtype
+    if dtype == torch.bool or dtype.is_complex:
+        raise NotImplementedError(f"{key_of(op)} is not implemented for {dtype}: a permutation is of whole numbers.")
+    # Up to here every whole number is one of the dtype; the CPU lets bfloat16 repeat some.
+    most = 2 / torch.finfo(dtype).eps + 1 if dtype in (torch.float16, torch.float32, torch.float64) else _largest(dtype) + 1
+    if n > most:
+        raise RuntimeError(f"{key_of(op)}: n cannot be greater than {most:.0f} for {dtype}, got {n}")
+
+
 def _parameters(op: torch._ops.OpOverload, named: Named) -> None:
     _floats(op, named["self"])
 

@@ -122,6 +122,17 @@ def _spread(op: torch._ops.OpOverload, named: Named) -> None:
            "The mean of whole numbers is none.", "Use .float().")
 
 
+def _power(op: torch._ops.OpOverload, named: Named) -> None:
+    base, exponent = named["self"], named["exponent"]
+    whole = not any(dtype.is_floating_point or dtype.is_complex for dtype in _common_dtypes(named))
+    if whole and isinstance(exponent, int) and exponent < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if not (_is_bool(base) and _is_bool(exponent)):
+        _fits_back(op, named)
+    elif not isinstance(exponent, bool):  # of a number there is nothing to compute: the result is the base, or all true
+        raise NotImplementedError(f"{key_of(op)} is not implemented for torch.bool: powers are of numbers.")
+
+
 def _power_sum(op: torch._ops.OpOverload, named: Named) -> None:
     if named["dtype"] is None:
         refuse(op, [named["self"]], lambda dtype: not (dtype.is_floating_point or dtype.is_complex), "floats",
@@ -134,6 +145,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("sub", "rsub", "_foreach_sub"), _difference),
     **dict.fromkeys(("mul", "addcmul", "_foreach_mul", "_foreach_addcmul"), _fits_back),
     "relu": _relu,
+    "pow": _power,
     "fill": real_number,
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _spread),
     **dict.fromkeys((

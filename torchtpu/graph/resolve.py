@@ -19,6 +19,7 @@ from torchtpu.graph.arguments import HostScalar, RunTimeNumber, TensorArgument, 
 from torchtpu.graph.functional import functional_overload, written_arguments
 from torchtpu.graph.inference import Inferred, NotInferable, infer
 from torchtpu.graph.lowered import Lowered, Output, Write
+from torchtpu.graph.memory_order import is_row_major, memory_order, row_major
 from torchtpu.graph.overloads import key_of, overload
 from torchtpu.graph.roles import describe
 from torchtpu.graph.rule_choice import Choice, choose
@@ -214,10 +215,10 @@ class _Resolution:
 
     def _output(self, fake: torch.Tensor) -> None:
         sizes, strides = tuple(fake.shape), tuple(fake.stride())
-        contiguous = fake.is_contiguous() and strides == _row_major(sizes)  # not so of some empty ones
-        order = None if contiguous else _memory_order(sizes, strides)
+        contiguous = fake.is_contiguous() and strides == row_major(sizes)  # not so of some empty ones
+        order = None if contiguous else memory_order(sizes, strides)
         if order is None and not contiguous:  # gaps or overlaps: no operator promises these of a fresh tensor
-            contiguous, strides = True, _row_major(sizes)
+            contiguous, strides = True, row_major(sizes)
         shape = sizes if order is None else tuple(sizes[d] for d in order)
         self.outputs.append(Output(sizes, dtypes.to_numpy(fake.dtype), order))
         self.result.outputs.append((fake.dtype, sizes, strides, shape, contiguous))
@@ -231,7 +232,7 @@ class _Resolution:
             if dtype is None or shape is None:
                 dtype, shape = tensor.dtype, (num_bytes // tensor.dtype.itemsize,)
             view = View(dtypes.to_numpy(tensor.dtype), tensor.sizes, tensor.strides, tensor.offset)
-            order = _memory_order(tensor.sizes, tensor.strides)
+            order = memory_order(tensor.sizes, tensor.strides)
             covers = order is not None and tensor.offset == 0 and _num_bytes(tensor) == num_bytes
             if covers:
                 dtype, shape = tensor.dtype, tuple(tensor.sizes[d] for d in order or ())
@@ -276,7 +277,7 @@ def _lower(call: Call, choice: Choice, outputs: tuple[Output, ...], writes: tupl
         outputs=tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in results),
         common_dtype=common_numpy,
         matmul_precision=matmul_precision(),
-        row_major=tuple(_is_row_major(t) for t in leaves(arguments) if isinstance(t, TensorArgument)))
+        row_major=tuple(is_row_major(t.sizes, t.strides) for t in leaves(arguments) if isinstance(t, TensorArgument)))
     slot_dtype = np.dtype(np.float64) if describe(key_of(call.op)).wide_numbers else opmath(common_numpy)
     num_slots = sum(isinstance(leaf, HostScalar | RunTimeNumber) for leaf in leaves(arguments))
     return Lowered(
@@ -328,33 +329,3 @@ def _for_rule(value: Any) -> Any:
 
 def _num_bytes(tensor: TensorArgument) -> int:
     return int(np.prod(tensor.sizes, dtype=np.int64)) * tensor.dtype.itemsize
-
-
-def _is_row_major(tensor: TensorArgument) -> bool:
-    dims = zip(tensor.sizes, tensor.strides, _row_major(tensor.sizes), strict=True)
-    return 0 in tensor.sizes or all(size == 1 or stride == expected for size, stride, expected in dims)
-
-
-def _row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for size in reversed(sizes):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def _memory_order(sizes: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Dims from the outermost to the innermost in memory, if they fill it without gaps or overlaps."""
-    if 0 in sizes:
-        return tuple(range(len(sizes)))
-    order = sorted(range(len(sizes)), key=lambda d: (-strides[d], -sizes[d], d) if sizes[d] > 1 else (-strides[d], 0, d))
-    large = [d for d in order if sizes[d] > 1]
-    expected = 1
-    for d in reversed(large):
-        if strides[d] != expected:
-            return None
-        expected *= sizes[d]
-    if large == sorted(large):
-        return tuple(range(len(sizes)))
-    return tuple([*large, *(d for d in range(len(sizes)) if sizes[d] <= 1)])
-

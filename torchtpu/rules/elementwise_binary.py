@@ -295,6 +295,8 @@ def aten_pow_Scalar(ctx: RuleContext, self: Scalar, exponent: Array) -> Array:
 def aten_pow_Tensor_Scalar(ctx: RuleContext, self: Array, exponent: Scalar) -> Array:
     """aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
     (x,) = to_compute(ctx, self)
+    if x.dtype == np.bool_:  # to the power of a bool: ATen refuses all others
+        return x if exponent else jnp.ones_like(x)
     if not is_static(exponent) or isinstance(exponent, complex):
         return _power(x, cast(exponent, x.dtype))
     if exponent == 0.5 and is_inexact(x.dtype):

@@ -18,16 +18,40 @@ from torchtpu.rules.registry import lower
 Array = jax.Array
 
 
-def _target_mask(logp: Array, target: Array, ignore_index: int) -> tuple[Array, Array, Array]:
-    """One-hot mask of the class axis (without ignored rows), the ignored rows, and the rows with a bad target."""
-    axis = 1 if logp.ndim > 1 else 0
-    num_classes = logp.shape[axis]
+def _class_axis(logp: Array) -> int:
+    return 1 if logp.ndim > 1 else 0
+
+
+def _target_index(logp: Array, target: Array, ignore_index: int) -> tuple[Array, Array, Array]:
+    """The class of every row (-1 of ignored ones), the ignored rows, and the rows with a bad target."""
+    axis = _class_axis(logp)
     target = target.reshape(logp.shape[:axis] + logp.shape[axis + 1:])
     ignored = target == ignore_index
-    bad = ~ignored & ((target < 0) | (target >= num_classes))
-    classes = lax.broadcasted_iota(jnp.int32, logp.shape, axis)
-    index = jnp.where(ignored, -1, target.astype(jnp.int32))
-    return classes == jnp.expand_dims(index, axis), ignored, bad
+    bad = ~ignored & ((target < 0) | (target >= logp.shape[axis]))
+    return jnp.where(ignored, -1, target.astype(jnp.int32)), ignored, bad
+
+
+def _target_mask(logp: Array, index: Array) -> Array:
+    """One-hot along the class axis; of no class where the index is -1."""
+    axis = _class_axis(logp)
+    return lax.broadcasted_iota(jnp.int32, logp.shape, axis) == jnp.expand_dims(index, axis)
+
+
+def _at_targets(x: Array, index: Array) -> Array:
+    """The element of each row at its target; zero where the index is -1.
+
+    A TPU sums under a mask, in the loop that makes ``x``. XLA:CPU would write the masked matrix to memory: there it is a gather.
+    """
+    axis = _class_axis(x)
+
+    def masked(x: Array, index: Array) -> Array:
+        return jnp.sum(jnp.where(_target_mask(x, index), x, 0), axis)
+
+    def gathered(x: Array, index: Array) -> Array:
+        found = jnp.take_along_axis(x, jnp.expand_dims(index, axis), axis, mode="clip")
+        return jnp.where(index < 0, 0, jnp.squeeze(found, axis))
+
+    return lax.platform_dependent(x, index, tpu=masked, default=gathered) if x.size else masked(x, index)
 
 
 def _class_weight(logp: Array, weight: Array) -> Array:
@@ -44,17 +68,15 @@ def aten_nll_loss_forward(
     Differs: a target outside of the classes makes the loss NaN, where PyTorch raises.
     """
     x = widen(self)
-    axis = 1 if x.ndim > 1 else 0
-    mask, ignored, bad = _target_mask(x, target, ignore_index)
+    index, ignored, bad = _target_index(x, target, ignore_index)
     weighted = x if weight is None else x * _class_weight(x, weight)
-    loss = -jnp.sum(jnp.where(mask, weighted, 0), axis=axis)
-    loss = jnp.where(bad, jnp.nan, loss)
+    loss = jnp.where(bad, jnp.nan, -_at_targets(weighted, index))
     if reduction == NONE and x.ndim > 1:
         return loss, jnp.zeros((), x.dtype)
     if weight is None:
         total = jnp.sum(~ignored, dtype=jnp.int32).astype(x.dtype)
     else:
-        total = jnp.sum(jnp.where(mask, _class_weight(x, weight), 0))
+        total = jnp.sum(_at_targets(jnp.broadcast_to(_class_weight(x, weight), x.shape), index))
     loss = jnp.sum(loss)
     return (loss / total if reduction == MEAN else loss), total
 
@@ -66,7 +88,7 @@ def aten_nll_loss_backward(
 ) -> Array:
     """Gradient of the negative log-likelihood: the negative class weight at the target, zero elsewhere."""
     x, g = widen(self), widen(grad_output)
-    mask, _, _ = _target_mask(x, target, ignore_index)
+    mask = _target_mask(x, _target_index(x, target, ignore_index)[0])
     if reduction == MEAN:
         g = g / widen(total_weight)
     if reduction == NONE and x.ndim > 1:

@@ -39,7 +39,7 @@ def _make_fractional(num_dims: int) -> Callable[..., tuple[Array, Array]]:
             return jnp.zeros(ctx.out_shape, self.dtype), jnp.zeros(ctx.out_shape, np.int32)
         spatial = self.shape[self.ndim - num_dims:]
         planes = self.reshape(-1, *spatial)
-        sample_PD = random_samples.reshape(-1, num_dims)
+        sample_PD = random_samples.reshape(-1, num_dims)[:planes.shape[0]]  # there may be more than images
         if num_dims == 2:  # of two dimensions, the numbers of the last come first
             sample_PD = sample_PD[:, ::-1]
         begins = [

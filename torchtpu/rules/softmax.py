@@ -5,35 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from torchtpu.rules._numbers import canonical_dim, cast
 from torchtpu.rules.context import RuleContext, opmath
 from torchtpu.rules.registry import lower
 
 
-def _shifted(x: Array, dim: int) -> tuple[Array, int | None]:
-    """``x`` in its compute dtype, less its maximum along ``dim`` (None for a 0-d array)."""
-    x = cast(x, opmath(x.dtype))
-    if x.size == 0:
-        return x, None if x.ndim == 0 else canonical_dim(dim, x.ndim)
-    axis = None if x.ndim == 0 else canonical_dim(dim, x.ndim)
-    return x - jnp.max(x, axis, keepdims=True), axis
+def _compute(x: Array, dim: int) -> tuple[Array, int | None]:
+    """``x`` in its compute dtype, and the axis of ``dim`` (None for a 0-d array)."""
+    return cast(x, opmath(x.dtype)), None if x.ndim == 0 else canonical_dim(dim, x.ndim)
 
 
 @lower("aten::_softmax")
 def aten__softmax(ctx: RuleContext, self: Array, dim: int, half_to_float: bool) -> Array:
     """aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    shifted, axis = _shifted(self, dim)
-    weights = jnp.exp(shifted)
+    x, axis = _compute(self, dim)
+    if x.size == 0:
+        return x
+    weights = jnp.exp(x - jnp.max(x, axis, keepdims=True))
     return weights / jnp.sum(weights, axis, keepdims=True)
 
 
 @lower("aten::_log_softmax")
 def aten__log_softmax(ctx: RuleContext, self: Array, dim: int, half_to_float: bool) -> Array:
     """aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    shifted, axis = _shifted(self, dim)
-    return shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis, keepdims=True))
+    x, axis = _compute(self, dim)
+    if x.size == 0:
+        return x
+    largest = jnp.max(x, axis, keepdims=True)
+    total = jnp.log(jnp.sum(jnp.exp(x - largest), axis, keepdims=True))
+    # The difference is made again, in the loop of whatever uses the result: shared with the sum, it would be written to memory.
+    largest, total = lax.optimization_barrier((largest, total))
+    return x - largest - total
 
 
 @lower("aten::_softmax_backward_data")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import torch
 
 from torchtpu import dtypes
+from torchtpu.graph import dynamic_layouts
 from torchtpu.graph.lowered import Lowered
+from torchtpu.graph.memory_order import memory_order
 from torchtpu.runtime.transfers import settle
-
-_COLUMN_MAJOR = frozenset({"aten::nonzero"})  # as the CPU lays it out
 
 
 def run(lowered: Lowered, arrays: list[Any], numbers: list[Any], device: jax.Device) -> list[tuple]:
@@ -20,12 +19,13 @@ def run(lowered: Lowered, arrays: list[Any], numbers: list[Any], device: jax.Dev
         bases = [None if array is None else settle(array) for array in arrays]
         values = [jax.numpy.asarray(n, dtype) for n, dtype in zip(numbers, lowered.slot_dtypes, strict=True)]
         results = lowered.apply(bases, values)
-        return [_described(lowered.op, jax.device_put(r, device)) for r in results]
+        return [_described(lowered, place, jax.device_put(r, device)) for place, r in enumerate(results)]
 
 
-def _described(op: str, result: jax.Array) -> tuple:
+def _described(lowered: Lowered, place: int, result: jax.Array) -> tuple:
     sizes = tuple(result.shape)
-    strides = torch._prims_common.make_contiguous_strides_for(sizes)
-    if op in _COLUMN_MAJOR and result.size:
-        return dtypes.to_torch(result.dtype), sizes[::-1], result.T, sizes, (1, sizes[0])
-    return dtypes.to_torch(result.dtype), sizes, result, sizes, strides
+    strides = dynamic_layouts.strides(lowered.op, lowered.arguments, place, sizes)
+    order = memory_order(sizes, strides)
+    assert order is not None, "a fresh result fills its memory"
+    in_memory = result if order == tuple(range(len(sizes))) else result.transpose(order)
+    return dtypes.to_torch(result.dtype), in_memory.shape, in_memory, sizes, strides

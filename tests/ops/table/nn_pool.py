@@ -96,7 +96,8 @@ def fractional(n: int) -> Samples:
     def samples(t: Make) -> Iterator[Sample]:
         for kernel, out in ((2, 3), (3, 2), (2, 1)):
             yield call(image(t, n), [kernel] * n, [out] * n, t(2, 3, n, low=0, high=1))
-        yield call(image(t, n)[0], [2] * n, [3] * n, t(1, 3, n, low=0, high=1))
+        for images in (1, 2):  # more than there are
+            yield call(image(t, n)[0], [2] * n, [3] * n, t(images, 3, n, low=0, high=1))
 
     return samples
 
