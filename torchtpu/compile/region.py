@@ -55,24 +55,39 @@ def make(module: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]] | Non
         return None
     results = views_of_results(module.graph)
     _keep_constants(module)
-    name = _name_of(module)
-    _regions.setdefault(name, Region(module, sum(map(is_random, module.graph.nodes))))
+    name = register(module)
     given = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
     is_tensor = [isinstance(value, torch.Tensor) for value in given]
     symbols = [value for value in given if not isinstance(value, torch.Tensor)]
+    buckets = _buckets(module) if symbols else None
 
     def call(arguments: list[Any]) -> list[Any]:
         step_hooks.tell_compiled_steps(_C)
         tensors = list(itertools.compress(arguments, is_tensor))
         sizes = [int(a) for a, tensor in zip(arguments, is_tensor, strict=True) if not tensor]
         arguments.clear()
-        made = torch.ops.torchtpu.region(name, tensors, sizes)
+        made = buckets.run(tensors, sizes) if buckets else None
+        if made is None:
+            made = torch.ops.torchtpu.region(name, tensors, sizes)
         del tensors
         known = _Sizes(symbols, sizes)
         return [result.of(made, known.of) for result in results]
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+def register(module: torch.fx.GraphModule) -> str:
+    """Make a graph known as a region; its name."""
+    name = _name_of(module)
+    _regions.setdefault(name, Region(module, sum(map(is_random, module.graph.nodes))))
+    return name
+
+
+def _buckets(module: torch.fx.GraphModule) -> Any:
+    from torchtpu.compile.buckets import Buckets  # only graphs with open sizes need it
+
+    return Buckets(module)
 
 
 def _keep_constants(module: torch.fx.GraphModule) -> None:

@@ -28,7 +28,7 @@ _COPIES = {"aten::clone", "aten::alias", "aten::detach", "aten::lift_fresh", "at
 def is_computable(graph: torch.fx.Graph) -> bool:
     """Whether every operator of the graph has a rule or is a view."""
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is operator.getitem:
+        if node.op != "call_function" or node.target is operator.getitem or _is_arithmetic(node):
             continue
         if not isinstance(node.target, torch._ops.OpOverload):
             return False
@@ -38,12 +38,19 @@ def is_computable(graph: torch.fx.Graph) -> bool:
     return True
 
 
+def _is_arithmetic(node: torch.fx.Node) -> bool:
+    """Whether a node computes a number from open sizes alone, which are known when the graph is run."""
+    return all(isinstance(n.meta.get("val"), int | torch.SymInt) for n in (node, *node.all_input_nodes))
+
+
 def is_random(node: torch.fx.Node) -> bool:
     """Whether a node of a graph draws random numbers."""
     op = node.target
     if not isinstance(op, torch._ops.OpOverload):
         return False
-    return draws_numbers(op, dict(zip((a.name for a in op._schema.arguments), node.args, strict=False)) | node.kwargs)
+    schema = op._schema.arguments
+    defaults = {a.name: a.default_value for a in schema if a.has_default_value()}
+    return draws_numbers(op, defaults | dict(zip((a.name for a in schema), node.args, strict=False)) | node.kwargs)
 
 
 class Interpreter:

@@ -30,13 +30,14 @@ class Counters:
     launches: int = 0
     fallbacks: Counter[str] = field(default_factory=Counter)
     syncs: Counter[str] = field(default_factory=Counter)
+    unpadded: Counter[str] = field(default_factory=Counter)  # compiled graphs that keep an exact size, by the operator
     programs: deque[ProgramRecord] = field(default_factory=lambda: deque(maxlen=1024))
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers alone."""
         return {
             "compiles": self.compiles, "compile_s": self.compile_s, "disk_hits": self.disk_hits, "launches": self.launches,
-            "fallbacks": dict(self.fallbacks), "syncs": dict(self.syncs),
+            "fallbacks": dict(self.fallbacks), "syncs": dict(self.syncs), "unpadded": dict(self.unpadded),
         }
 
 
