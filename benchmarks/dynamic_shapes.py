@@ -20,7 +20,7 @@ from torch import nn
 
 from benchmarks import tables
 
-WIDTH, HEADS, LAYERS = 128, 4, 4
+WIDTH, HEADS, LAYERS = 128, 4, 2
 
 
 class Layer(nn.Module):
