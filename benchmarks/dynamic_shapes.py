@@ -67,10 +67,11 @@ def main() -> None:
     """Measure every row in a process of its own and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=50, help="how many sizes; not a multiple of 7")
+    parser.add_argument("--changing", nargs="*", default=["batch size", "sequence length"], help="which of the two")
     arguments = parser.parse_args()
     os.environ["TORCHTPU_CACHE"] = "0"
     rows: list[Any] = []
-    for changing in ("batch size", "sequence length"):
+    for changing in arguments.changing:
         for with_buckets in (False, True):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 rows.append(pool.apply(measure, (changing, with_buckets, arguments.count)))

@@ -93,6 +93,22 @@ def test_results_may_be_changed():
     torch.testing.assert_close(ours.grad.cpu(), x.exp() * 6)
 
 
+def test_sizes_that_come_as_expressions():
+    """A backward pass gets products of sizes too; what cannot be told from plain ones stays exact."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    ours = copy.deepcopy(model).to("tpu")
+    compiled = torch.compile(ours, backend="tpu", dynamic=True)
+    with set_shape_policy(ShapePolicy(exact=0)), torch.enable_grad():
+        for batch, length in ((3, 5), (9, 3), (4, 11)):
+            x = randn(batch, length, 4)
+            for run, device in ((model, "cpu"), (compiled, "tpu")):
+                run.zero_grad()
+                run(x.to(device)).square().sum().backward()
+            for mine, theirs in zip(ours.parameters(), model.parameters(), strict=True):
+                torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-4, atol=1e-5)
+
+
 def test_training_with_many_batch_sizes(count):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))

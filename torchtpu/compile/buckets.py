@@ -75,10 +75,15 @@ class Buckets:
         buckets = [policy.bucket(n) if s in self._padded.symbols else None for s, n in zip(self.symbols, sizes, strict=True)]
         if all(bucket is None for bucket in buckets):
             return None
-        return [n if bucket is None else bucket for n, bucket in zip(sizes, buckets, strict=True)]
+        wide = [n if bucket is None else bucket for n, bucket in zip(sizes, buckets, strict=True)]
+        plain = {s: n for s, n in zip(self.symbols, wide, strict=True) if s.is_Symbol}
+        return [_value(s, plain) if s.free_symbols <= plain.keys() else n for s, n in zip(self.symbols, wide, strict=True)]
 
     def _prepare(self) -> None:
-        self._padded, refusals = padding.pad(self.module, [s for s in self.symbols if s.is_Symbol])
+        """Sizes may also come as expressions: these must follow from plain ones, or what they hold stays exact."""
+        plain = {s for s in self.symbols if s.is_Symbol}
+        stuck = set().union(*(s.free_symbols for s in self.symbols if not s.free_symbols <= plain))
+        self._padded, refusals = padding.pad(self.module, [s for s in self.symbols if s in plain - stuck])
         self.refusals = list(refusals)
         counters.unpadded.update(str(refusal.fields["op"]) for refusal in refusals)
         self._name = region.register(self._padded.module)
@@ -112,7 +117,7 @@ def _cut(tensor: torch.Tensor, dim: int, padded: padding.Padding, before: _Known
 
 def _at(sizes: Sequence[Any], known: _Known) -> tuple[int, ...]:
     """Sizes as numbers."""
-    return tuple(_value(n if isinstance(n, sympy.Expr) else padding.expr(n), known) for n in sizes)
+    return tuple(_value(padding.expr(n), known) for n in sizes)
 
 
 def _value(size: sympy.Expr, known: _Known) -> int:

@@ -58,6 +58,8 @@ def is_size(node: Node) -> bool:
 
 def expr(size: Any) -> sympy.Expr:
     """A size, open or not, as an expression."""
+    if isinstance(size, sympy.Expr):
+        return size
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
 
 
@@ -231,12 +233,12 @@ class Rewrite:
 
     def size(self, size: Any) -> Any:
         """A size of the padded graph, as an argument."""
-        if isinstance(size, int):
-            return size
+        if expr(size).is_Integer:
+            return int(size)
         with self.graph.inserting_before(self._node):
             node = self.graph.call_function(operator.pos, (str(expr(size)),))
         node.meta["val"] = size if isinstance(size, torch.SymInt) else self._symbolic(size)
-        return node if isinstance(node.meta["val"], torch.SymInt) else int(node.meta["val"])
+        return node
 
     def number(self, size: sympy.Expr) -> Node:
         """A true size, or an expression of true sizes: a 0-dim tensor of 32-bit integers on the host."""
