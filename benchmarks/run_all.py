@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "record": [],
     "flush": [],
     "ops": [],
+    "dynamic_shapes": [],
     "train_step": [],
     "train_step_12_layers": ["--layers", "12", "--rounds", "3"],
     "startup": [],

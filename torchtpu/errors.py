@@ -195,3 +195,17 @@ class NanError(TorchTPUError, ArithmeticError):
     """Debug mode found a NaN or an infinity in the result of an operator."""
 
     template = "{op}: the result holds NaN or infinity. Recorded at {where}."
+
+
+class ShapePolicyError(TorchTPUError, ValueError):
+    """A policy of sizes for compiled graphs that cannot be followed."""
+
+    template = "Shape policy: {what}. See torchtpu.compile.ShapePolicy."
+
+
+class PaddingError(TorchTPUError, NotImplementedError):
+    """A compiled graph cannot be padded to a bucket without changing what it returns, and the policy is strict."""
+
+    template = (
+        "{op}: expected an operator that padding leaves alone, got {why}. The XLA program of a TPU has fixed sizes, so each "
+        "size of this graph is a program of its own. Pad the tensors yourself, or set ShapePolicy(strict=False).")

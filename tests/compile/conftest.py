@@ -35,3 +35,10 @@ def regions(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(region, "make", counted)
     return made
+
+
+@pytest.fixture
+def without_gradients() -> Iterator[None]:
+    """No graph is made for a backward pass."""
+    with torch.no_grad():
+        yield

@@ -7,6 +7,8 @@ import itertools
 import pytest
 import torch
 
+import torchtpu.inspect
+
 WAYS = [("cpu", "tpu"), ("tpu", "cpu"), ("tpu", "tpu")]
 DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
           torch.complex64]
@@ -194,3 +196,17 @@ def test_scalars_and_lists():
     with pytest.raises(TypeError, match="convert tpu:0 device type tensor to numpy"):
         torch.ones(2, device="tpu").numpy()
     assert torch.from_numpy(torch.ones(2).numpy()).to("tpu").sum().item() == 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_beginning_is_read_with_the_rest(dtype):
+    """At least half of a buffer: no program cuts it out."""
+    x = values(dtype)
+    whole = torch.cat([x, x, x + x if dtype != torch.bool else x]).to("tpu")
+    torch.tpu.synchronize()
+    before = torchtpu.inspect.counters()["launches"]
+    assert torch.equal(whole[:4].cpu(), torch.cat([x, x]))
+    assert torch.equal(whole.view(-1)[:13].to("cpu", torch.complex64), torch.cat([x, x]).view(-1)[:13].to(torch.complex64))
+    assert torchtpu.inspect.counters()["launches"] == before
+    assert torch.equal(whole[:1].cpu(), x[:1])
+    assert torch.equal(whole[2:].cpu()[:2], x)

@@ -12,6 +12,10 @@ from typing import Any
 
 import torch
 
+from torchtpu.compile.shapes import ShapePolicy, listed, multiples_of, power_of_two, set_shape_policy, shape_policy
+
+__all__ = ["ShapePolicy", "listed", "multiples_of", "power_of_two", "set_shape_policy", "shape_policy", "tpu_backend"]
+
 
 def tpu_backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any], **_: Any) -> Callable[..., Any]:
     """Entry point ``torch_dynamo_backends``.

@@ -74,20 +74,37 @@ def make(module: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]] | Non
     given = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
     results = views_of_results(module.graph, known_symbols(given))
     _keep_constants(module)
-    name = _name_of(module)
-    region = _regions.setdefault(name, Region(module))
+    name = register(module)
+    region = _regions[name]
+    buckets = _buckets(module, region) if region.bound else None
 
     def call(arguments: list[Any]) -> list[Any]:
         step_hooks.tell_compiled_steps(_C)
         tensors, sizes = region.flatten(arguments)
         arguments.clear()
-        made = torch.ops.torchtpu.region(name, tensors, sizes)
+        made = buckets.run(tensors, sizes) if buckets else None
+        if made is None:
+            made = torch.ops.torchtpu.region(name, tensors, sizes)
         del tensors
         known = region.sizes(sizes)
         return [result.of(made, known.of) for result in results]
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+def register(module: torch.fx.GraphModule) -> str:
+    """Make a graph known as a region; its name."""
+    name = _name_of(module)
+    _regions.setdefault(name, Region(module))
+    return name
+
+
+def _buckets(module: torch.fx.GraphModule, region: Region) -> Any:
+    from torchtpu.compile.buckets import Buckets  # only graphs with open sizes need it
+
+    # A generator is for checkpointing: the numbers that are drawn depend on the sizes.
+    return None if any(isinstance(value, torch.Generator) for value in region.given) else Buckets(module, region.bound)
 
 
 def _state(generator: torch.Generator) -> list[torch.Tensor]:

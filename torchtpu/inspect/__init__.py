@@ -15,8 +15,9 @@ def counters() -> dict[str, Any]:
     """Counts since the start of the process or ``reset_counters``.
 
     ``records`` operators recorded; ``flushes`` programs run, by reason; ``compiles`` and ``compile_s`` seconds; ``disk_hits``;
-    ``launches``; ``fallbacks`` by operator; ``syncs`` reads by the host, by user line; ``bytes_to_device``, ``bytes_to_host``;
-    ``signatures`` and ``programs`` known.
+    ``launches``; ``fallbacks`` by operator; ``syncs`` reads by the host, by user line; ``unpadded`` compiled graphs with a size
+    that stays exact, by the operator that does not bear padding; ``bytes_to_device``, ``bytes_to_host``; ``signatures`` and
+    ``programs`` known.
     """
     return _C.counters() | _counters.counters.as_dict()
 

@@ -56,6 +56,7 @@ class Counters:
     launches: int = 0
     fallbacks: defaultdict[tuple[str, str], FallbackRecord] = field(default_factory=lambda: defaultdict(FallbackRecord))
     syncs: defaultdict[str, SyncRecord] = field(default_factory=lambda: defaultdict(SyncRecord))
+    unpadded: Counter[str] = field(default_factory=Counter)  # compiled graphs that keep an exact size, by the operator
     programs: deque[ProgramRecord] = field(default_factory=lambda: deque(maxlen=1024))
     start_s: float = field(default_factory=time.perf_counter)
 
@@ -71,6 +72,7 @@ class Counters:
         return {
             "compiles": self.compiles, "compile_s": self.compile_s, "disk_hits": self.disk_hits, "launches": self.launches,
             "fallbacks": self.fallbacks_by_op(), "syncs": {line: record.whats.total() for line, record in list(self.syncs.items())},
+            "unpadded": dict(self.unpadded),
         }
 
 
