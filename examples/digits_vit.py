@@ -79,6 +79,7 @@ def train(device, steps=STEPS, log=print):
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
+    every = min(READ_EVERY, steps)
     windows, start = [], time.perf_counter()
     for step in range(1, steps + 1):
         batch, wanted = (t.to(device) for t in next(data))
@@ -88,9 +89,9 @@ def train(device, steps=STEPS, log=print):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if step % READ_EVERY == 0:
+        if step % every == 0:
             value = loss.item()
-            windows.append((time.perf_counter() - start) / READ_EVERY)
+            windows.append((time.perf_counter() - start) / every)
             log(f"step {step:4d}  loss {value:.4f}  {windows[-1] * 1e3:.2f} ms a step")
             start = time.perf_counter()
 

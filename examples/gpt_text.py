@@ -113,6 +113,7 @@ def train(device, steps=STEPS, tokens=160, log=print):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     data = batches(text, torch.Generator().manual_seed(0))
 
+    every = min(READ_EVERY, steps)
     windows, start = [], time.perf_counter()
     for step in range(1, steps + 1):
         ids, targets = (t.to(device) for t in next(data))
@@ -122,9 +123,9 @@ def train(device, steps=STEPS, tokens=160, log=print):
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         schedule.step()
-        if step % READ_EVERY == 0:
+        if step % every == 0:
             value = loss.item()
-            windows.append((time.perf_counter() - start) / READ_EVERY)
+            windows.append((time.perf_counter() - start) / every)
             log(f"step {step:4d}  loss {value:.4f}  {windows[-1] * 1e3:.2f} ms a step")
             start = time.perf_counter()
 
