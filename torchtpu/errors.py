@@ -22,9 +22,12 @@ class TorchTPUError(RuntimeError):
 
 
 class InvalidFlagError(TorchTPUError, ValueError):
-    """An environment variable ``TORCHTPU_*`` is unknown or holds a value that it does not take."""
+    """An environment variable ``TORCHTPU_*`` is unknown, or it, or a setting made in code, holds a value that it does not take."""
 
-    template = "{name}={value!r}: expected {expected}. Set it to one of these, or unset it."
+    template = "{name}={value!r}: expected {expected}. {fix}"
+    VALUE = "Set it to one of these, or unset it."
+    NAME = "Correct the name, or unset it."
+    ARGUMENT = "Give one of these."
 
 
 class PlatformError(TorchTPUError):

@@ -96,7 +96,7 @@ def get(name: str) -> Any:
     try:
         return flag.parse(text)
     except (ValueError, KeyError):
-        raise InvalidFlagError(name=name, value=text, expected=flag.expected) from None
+        raise InvalidFlagError(name=name, value=text, expected=flag.expected, fix=InvalidFlagError.VALUE) from None
 
 
 def check_environment() -> None:
@@ -107,9 +107,10 @@ def check_environment() -> None:
     """
     for name in os.environ:
         if name.startswith(PREFIX) and name not in FLAGS:
-            near = difflib.get_close_matches(name, FLAGS, n=1)
+            known = [flag.removeprefix(PREFIX) for flag in FLAGS]  # with the prefix, everything would look alike
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1)
             raise InvalidFlagError(
-                name=name, value=os.environ[name],
-                expected=f"a known variable ({near[0]}?)" if near else f"one of {', '.join(FLAGS)}")
+                name=name, value=os.environ[name], fix=InvalidFlagError.NAME,
+                expected=f"a known variable ({PREFIX}{near[0]}?)" if near else f"a known variable, one of {', '.join(FLAGS)}")
     for name in FLAGS:
         get(name)

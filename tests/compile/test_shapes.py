@@ -39,6 +39,13 @@ def test_what_makes_no_sense(make):
         make()
 
 
+def test_only_a_policy_is_set():
+    before = shape_policy()
+    with pytest.raises(ShapePolicyError, match="expected a ShapePolicy, got 64"):
+        set_shape_policy(64)
+    assert shape_policy() is before
+
+
 def test_set_and_restored():
     default = shape_policy()
     with set_shape_policy(ShapePolicy(exact=7)):

@@ -122,6 +122,24 @@ def test_wrong_settings_are_told_at_first_use(variable, value, message, fresh):
     assert len(lines) == 3 and lines[1] == lines[2] and lines[1].startswith(f"torchtpu.errors {message}")
 
 
+def test_an_unknown_variable_is_told_to_programs_that_ask_first(fresh):
+    done = fresh("""
+        import os, torch
+        for variable in ("TORCHTPU_PLATFROM", "TORCHTPU_ZZZ"):
+            os.environ[variable] = "cpu"
+            try:
+                print("tpu" if torch.tpu.is_available() else "cpu")
+            except RuntimeError as error:
+                print(error)
+            del os.environ[variable]
+        print(torch.tpu.is_available())
+    """, **NOT_ASKED)
+    misspelt, unlike, known = done.stdout.splitlines()
+    assert misspelt.startswith("TORCHTPU_PLATFROM='cpu': expected a known variable (TORCHTPU_PLATFORM?). Correct the name")
+    assert unlike.startswith("TORCHTPU_ZZZ='cpu': expected a known variable, one of TORCHTPU_PLATFORM, ")
+    assert known == "False"
+
+
 def test_wrong_settings_do_not_break_the_import(fresh):
     wrong = {variable: value for variable, value, _ in WRONG_SETTINGS[:6]}
     done = fresh("import torch; print(torch.ones(3).sum().item(), torch.tpu.device_count())", cold=True, **wrong)

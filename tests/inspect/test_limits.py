@@ -161,6 +161,7 @@ def test_loading_from_disk_is_no_compile(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert torchtpu.inspect.counters()["disk_hits"] == 1
 
 
-def test_negative_limit_is_refused() -> None:
-    with pytest.raises(InvalidFlagError, match="max_compiles=-1: expected a number from 0 on"):
-        torch.tpu.limit_compiles(-1)
+@pytest.mark.parametrize("limit", [-1, 0.5, "three"])
+def test_what_is_no_limit_is_refused(limit) -> None:
+    with pytest.raises(InvalidFlagError, match=f"max_compiles={limit!r}: expected a whole number from 0 on"):
+        torch.tpu.limit_compiles(limit)

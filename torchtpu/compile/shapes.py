@@ -99,10 +99,16 @@ def shape_policy() -> ShapePolicy:
 
 
 class set_shape_policy:  # used as a function and as a context manager, like torch.tpu.set_eager_mode
-    """Choose the policy of all graphs, also of those that are compiled already; as a context manager, restores the previous one."""
+    """Choose the policy of all graphs, also of those that are compiled already; as a context manager, restores the previous one.
+
+    Raises:
+        ShapePolicyError: it is no ``ShapePolicy``.
+    """
 
     def __init__(self, policy: ShapePolicy) -> None:
         global _policy
+        if not isinstance(policy, ShapePolicy):
+            raise ShapePolicyError(what=f"set_shape_policy expected a ShapePolicy, got {policy!r}")
         self.previous = _policy
         _policy = policy
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torchtpu import _C
+from torchtpu import _C, flags
 from torchtpu.errors import DeviceIndexError
 
 
@@ -50,7 +50,14 @@ def _start(index: int) -> Any:
 
 
 def is_available() -> bool:
-    """True for real chips, and once emulation was asked for (``TORCHTPU_PLATFORM``, or by naming the device)."""
+    """True for real chips, and once emulation was asked for (``TORCHTPU_PLATFORM``, or by naming the device).
+
+    Raises:
+        InvalidFlagError: it is not, and a ``TORCHTPU_*`` variable is unknown or malformed: a program that goes on without the
+            device would never hear of ``TORCHTPU_PLATFROM=cpu``.
+    """
+    if not _C.available():
+        flags.check_environment()
     return _C.available()
 
 

@@ -21,7 +21,7 @@ class set_eager_mode:  # used as a function and as a context manager, like torch
 
     def __init__(self, mode: str) -> None:
         if mode not in _MODES:
-            raise InvalidFlagError(name="eager mode", value=mode, expected="fused, strict or debug")
+            raise InvalidFlagError(name="eager mode", value=mode, expected="fused, strict or debug", fix=InvalidFlagError.ARGUMENT)
         self.previous = get_eager_mode()
         _C.set_eager_mode(_MODES.index(mode))
 

@@ -23,14 +23,15 @@ class limit_compiles(ContextDecorator):  # used like torch.no_grad, hence its na
     Limits nest, and each of them counts.
 
     Raises:
-        InvalidFlagError: ``max_compiles`` is negative.
+        InvalidFlagError: ``max_compiles`` is negative, or no whole number.
         CompileLimitError: inside, on the line whose program would be one more, with its difference from the nearest known program.
             Every tensor is as it was, and the program runs when it is needed outside of the block.
     """
 
     def __init__(self, max_compiles: int) -> None:
-        if max_compiles < 0:
-            raise InvalidFlagError(name="max_compiles", value=max_compiles, expected="a number from 0 on")
+        if not isinstance(max_compiles, int) or max_compiles < 0:
+            raise InvalidFlagError(
+                name="max_compiles", value=max_compiles, expected="a whole number from 0 on", fix=InvalidFlagError.ARGUMENT)
         self.max_compiles = max_compiles
         self.num_compiles = 0
 
