@@ -56,6 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
         warnings.simplefilter("always")
         try:
             status: int = parsed.run(directory, parsed)
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever reads, such as `head`, has seen enough; nothing is written at exit either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 1
         except OSError as error:
             status = _complain(f"{error.filename or directory}: {error.strerror or error}")
     for warning in told:

@@ -145,6 +145,15 @@ def test_a_directory_of_others_is_refused(directory, tmp_path, capsys):
     assert "writable by other users" in capsys.readouterr().err
 
 
+def test_a_reader_that_leaves_early_is_no_error(directory):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "torchtpu.cli", "cache", "--dir", directory, "ls"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_it_starts_without_torch_and_jax(directory):
     script = ("import runpy, sys; sys.argv = ['torchtpu', 'cache', '--dir', sys.argv[1], 'stats']\n"
               "try: runpy.run_module('torchtpu.cli', run_name='__main__')\n"
