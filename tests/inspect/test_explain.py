@@ -187,6 +187,14 @@ def test_costliest_line_first_and_machine_readable() -> None:
     assert text.count("\n     -> ") == len(report.findings)
 
 
+def test_failed_guards_of_a_module_of_pytorch_are_told_at_the_line_that_calls_it() -> None:
+    module = torch.compile(torch.nn.Sequential(torch.nn.ReLU()), backend="eager", dynamic=False)
+    torchtpu.inspect.reset_counters()
+    for size in (3, 4):
+        module(torch.ones(size))
+    assert [found.line for found in findings("guards")] == [here(-1)]
+
+
 def test_torch_compile_tells_graph_breaks_and_failed_guards() -> None:
     @torch.compile(backend="eager", dynamic=False)
     def function(x: torch.Tensor) -> torch.Tensor:

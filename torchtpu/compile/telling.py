@@ -23,7 +23,7 @@ def tell_operator(node: torch.fx.Node, why: str) -> None:
     _tell(
         str(node.target), _line(node), why,
         "It runs on its own, between the programs before and after it. Take it out of the compiled function, or write it in "
-        "operators that have a lowering (python -m torchtpu.inspect.where NAME).")
+        "operators that have a lowering (`torchtpu where NAME` says which do).")
 
 
 def tell_break(graph_module: torch.fx.GraphModule) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections import Counter
 from typing import Any
 
 from torchtpu.inspect.report import Finding
+from torchtpu.runtime.user_code import is_library
 
+_FRAME = re.compile(r"Line: (?P<line>\d+), Name: .*, Filename: (?P<file>.*)")  # in CompilationMetrics.stack_trace
 _MAX_REASON = 240  # characters; the whole of it is in TORCH_LOGS=graph_breaks,recompiles
 _last_forgotten: Any = None  # by itself, not by its place: torch._dynamo.reset() empties the list
 
@@ -46,13 +49,23 @@ def _recompilations(since_s: float) -> list[Finding]:
     by_line: dict[str, list[Any]] = {}
     for metrics in _utils().get_compilation_metrics():
         if metrics.recompile_reason and (metrics.start_time_us or 0) / 1e6 >= since_s:
-            by_line.setdefault(f"{metrics.co_filename}:{metrics.co_firstlineno}", []).append(metrics)
+            by_line.setdefault(_compiled_line(metrics), []).append(metrics)
     return [
         Finding("guards", line, sum((m.duration_us or 0) / 1e6 for m in all_metrics),
                 f"torch.compile traced {all_metrics[0].co_name} again {_times(len(all_metrics))}, because a guard failed",
                 "Keep what the guard names the same, or mark the size with torch._dynamo.mark_dynamic.",
                 tuple(_short(m.recompile_reason) for m in all_metrics))
         for line, all_metrics in by_line.items()]
+
+
+def _compiled_line(metrics: Any) -> str:
+    """Where the compiled function begins, or the user's line that calls it: of a module of PyTorch, it is a wrapper of Dynamo's."""
+    if is_library(metrics.co_filename):
+        for frame in reversed(metrics.stack_trace or []):
+            found = _FRAME.fullmatch(frame)
+            if found is not None and not is_library(found["file"]):
+                return f"{found['file']}:{found['line']}"
+    return f"{metrics.co_filename}:{metrics.co_firstlineno}"
 
 
 def _short(reason: str) -> str:

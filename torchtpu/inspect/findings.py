@@ -89,7 +89,8 @@ def _compiles(records: list[ProgramRecord]) -> Iterator[Finding]:
             "compiles", line, sum(r.compile_s for r in told),
             f"compiled {len(told)} more programs than one" if len(told) > 1 else "compiled one more program",
             _FOR_DIFFERENCE[cost.most_common(1)[0][0]],
-            tuple(f"{r.compile_s:.2f} s, {r.num_nodes} operators: {r.difference.text}" for r in told if r.difference is not None))
+            tuple(f"{r.compile_s:.2f} s, {r.num_nodes} operator{'s' * (r.num_nodes != 1)}: {r.difference.text}"
+                  for r in told if r.difference is not None))
 
 
 def _follows_first_step(here: list[ProgramRecord], record: ProgramRecord) -> bool:
