@@ -130,6 +130,11 @@ def _size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
 
 
+def _plain(text: str) -> str:
+    """Without what a terminal would obey: the text may be anybody's."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def _span(seconds: float) -> str:
     unit = next((unit for unit in "wdhm" if seconds >= 2 * _SECONDS[unit]), "s")
     return f"{seconds / _SECONDS[unit]:.0f}{unit}"
@@ -144,12 +149,12 @@ def _list(directory: str, parsed: argparse.Namespace) -> int:
     print(row.format("entry", "size", "used", "ops", "compile_s", "fits", "reason", "line"))
     for e in entries:
         if e.damage:
-            print(row.format(e.name[:12], _size(e.num_bytes), _span(e.unused_s), "-", "-", "no", "damaged", e.damage))
+            print(row.format(_plain(e.name[:12]), _size(e.num_bytes), _span(e.unused_s), "-", "-", "no", "damaged", e.damage))
             continue
         fits = {True: "yes", False: "no", None: "-"}[e.fits]
         shown = (str(e.header.get(name, "-")) for name in ("num_nodes", "compile_s"))
-        print(row.format(e.name[:12], _size(e.num_bytes), _span(e.unused_s), *shown, fits, e.header.get("reason", "-"),
-                         e.header.get("line", "-")))
+        print(row.format(_plain(e.name[:12]), _size(e.num_bytes), _span(e.unused_s), *shown, fits,
+                         _plain(e.header.get("reason", "-")), _plain(e.header.get("line", "-"))))
     return 0
 
 
@@ -189,7 +194,7 @@ def _pack(directory: str, parsed: argparse.Namespace) -> int:
     names = [e.name + cache_entry.SUFFIX for e in _entries(directory)]
     packed, refused = cache_archive.pack(directory, names, parsed.file)
     for name, why in refused:
-        _complain(f"{name} {why}: left out")
+        _complain(f"{_plain(name)} {why}: left out")
     print(f"packed {packed} entries into {parsed.file}")
     return 1 if refused else 0
 

@@ -119,6 +119,15 @@ class CompileLimitError(TorchTPUError):
     )
 
 
+class CompileLimitScopeError(TorchTPUError, TypeError):
+    """``torch.tpu.limit_compiles()`` decorates a function whose body runs after the call, when the limit would be over."""
+
+    template = (
+        "torch.tpu.limit_compiles: expected a function that is done when it returns, got {function}, a generator or coroutine "
+        "function. Its programs would be compiled after the limit. Write `with torch.tpu.limit_compiles(...)` inside of it."
+    )
+
+
 class OutOfMemoryError(TorchTPUError, MemoryError):
     """The program needs more memory than the device has free. Nothing ran; every mutated tensor keeps its previous value."""
 

@@ -214,6 +214,7 @@ struct PythonLowering final : public Lowering {
     op.uses_precision = answer.attr("uses_precision").cast<bool>();
     op.is_fill = answer.attr("is_fill").cast<bool>();
     op.value_errors = answer.attr("value_errors").cast<bool>();
+    op.value_errors_of_floats = answer.attr("value_errors_of_floats").cast<bool>();
   }
 
   std::unique_ptr<Signature> resolve(const Call& call) override {

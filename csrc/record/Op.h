@@ -41,6 +41,7 @@ struct OpInfo {
   bool uses_precision = false; // its lowering depends on torch.set_float32_matmul_precision
   bool is_fill = false;        // its result depends on nothing but a number
   bool value_errors = false;   // the CPU may refuse it because of a value
+  bool value_errors_of_floats = false; // ... of its first argument, which on the CPU is always floating
 
   // True if `value` of a kPromoted argument has to be an input, because fills of this shape were seen to vary.
   bool promoted(uint64_t shape_hash, double value);

@@ -53,7 +53,8 @@ void cross_boundaries(Issuer& issuer) {
 // `check_errors=True` asks for an error at once.
 bool wants_rehearsal(const Call& call) {
   const int check_errors = call.op->check_errors_arg;
-  return (call.op->value_errors && eager_mode() == EagerMode::kDebug) ||
+  const bool fits_cpu = !call.op->value_errors_of_floats || call.arg(0).toTensor().is_floating_point();
+  return (call.op->value_errors && fits_cpu && eager_mode() == EagerMode::kDebug) ||
          (check_errors >= 0 && call.arg(check_errors).toBool());
 }
 

@@ -171,3 +171,41 @@ def test_compiling_for_a_chip_that_is_not_here(tmp_path):
             torch.export.export(Of(torch.neg), (torch.ones(2),)), tmp_path / "other", platforms=("cpu",)))
     with pytest.raises(ArtifactError, match=r"no manifest\.json"):
         torchtpu.export.compile_for(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "weights.safetensors", "program.jax_export"])
+def test_a_damaged_file_is_named(tmp_path, name):
+    """The readers' own errors speak of offsets and keys."""
+    saved(nn.Linear(2, 2), (torch.ones(1, 2),), tmp_path)
+    damaged = tmp_path / "program" / name
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    with pytest.raises(ValueError, match=f"{name} is damaged"):
+        torchtpu.export.load(tmp_path / "program")
+    if name != "weights.safetensors":
+        with pytest.raises(ArtifactError, match=f"{name} is damaged"):
+            torchtpu.export.compile_for(tmp_path / "program")
+
+
+def test_arguments_from_elsewhere(tmp_path):
+    """A tensor of PyTorch is an array; None is not nan."""
+    program = saved(nn.Tanh(), (torch.ones(()),), tmp_path)
+    close(program(torch.tensor(0.5)), torch.tensor(0.5).tanh())
+    with pytest.raises(ValueError, match="expected an array of float32, got None"):
+        program(None)
+
+
+@pytest.mark.parametrize("platforms", [[], "tpu", ["abacus"]], ids=str)
+def test_platforms_that_are_none(tmp_path, platforms):
+    with pytest.raises(ExportError, match="A list of some of"):
+        saved(nn.Tanh(), (torch.ones(2),), tmp_path, platforms=platforms)
+
+
+def test_a_module_that_was_not_exported(tmp_path):
+    with pytest.raises(ExportError, match=r"type Tanh: .* torch\.export\.export"):
+        torchtpu.export.save(nn.Tanh(), tmp_path / "program")  # type: ignore[arg-type]
+
+
+def test_a_link_to_nowhere_is_a_taken_path(tmp_path):
+    (tmp_path / "program").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ArtifactError, match="Set overwrite=True"):
+        saved(nn.Tanh(), (torch.ones(2),), tmp_path)

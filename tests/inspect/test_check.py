@@ -72,6 +72,23 @@ def test_syntax_error_is_the_programs(run) -> None:  # type: ignore[no-untyped-d
     assert "SyntaxError" in err
 
 
+@pytest.mark.parametrize(("hook", "shown"), [("None", "not callable"), ("lambda *_: {}['hook']", "KeyError: 'hook'")])
+def test_a_hook_for_errors_that_fails_itself(run, monkeypatch: pytest.MonkeyPatch, hook: str, shown: str) -> None:  # type: ignore[no-untyped-def]
+    """Both errors are shown, as by Python, and then the report."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    status, _, err = run(f"import sys\nsys.excepthook = {hook}\n1 / 0\n")
+    assert status == 1
+    assert err.index(shown) < err.index("ZeroDivisionError: division by zero") < err.index("torchtpu: nothing to improve")
+
+
+def test_a_closed_output(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nsys.stdout.close()\n")
+    made = subprocess.run(
+        [sys.executable, "-m", "torchtpu.cli", "check", str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert made.returncode == 0 and "torchtpu: nothing to improve" in made.stderr
+
+
 def test_interrupt(run) -> None:  # type: ignore[no-untyped-def]
     status, _, err = run("raise KeyboardInterrupt")
     assert status == 130

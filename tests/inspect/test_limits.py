@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import torchtpu.inspect
-from torchtpu.errors import CompileLimitError, InvalidFlagError
+from torchtpu.errors import CompileLimitError, CompileLimitScopeError, InvalidFlagError
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:
@@ -161,7 +163,21 @@ def test_loading_from_disk_is_no_compile(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert torchtpu.inspect.counters()["disk_hits"] == 1
 
 
-@pytest.mark.parametrize("limit", [-1, 0.5, "three"])
-def test_what_is_no_limit_is_refused(limit) -> None:
-    with pytest.raises(InvalidFlagError, match=f"max_compiles={limit!r}: expected a whole number from 0 on"):
+@pytest.mark.parametrize("limit", [-1, 2.5, float("nan"), "3", None])  # nothing is more than nan: it would be no limit
+def test_what_is_no_limit_is_refused(limit: Any) -> None:
+    with pytest.raises(InvalidFlagError, match=f"max_compiles={limit!r}: expected an integer from 0 on"):
         torch.tpu.limit_compiles(limit)
+
+
+def test_functions_that_run_after_their_call_are_refused() -> None:
+    """The limit would be over before the first line of them runs."""
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def coroutine() -> int:
+        return 1
+
+    for function in (generator, coroutine):
+        with pytest.raises(CompileLimitScopeError, match=f"got .*{function.__name__}, a generator or coroutine"):
+            torch.tpu.assert_no_compiles()(function)

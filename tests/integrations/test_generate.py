@@ -11,8 +11,12 @@ from transformers import (
     DynamicCache,
     LlamaConfig,
     LlamaForCausalLM,
+    LogitsProcessor,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    StoppingCriteria,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -63,9 +67,10 @@ def _both(pair: tuple[Any, Any], prompt: torch.Tensor, **options: Any) -> tuple[
     {"cache_implementation": "static"},
     {"prompt_lookup_num_tokens": 3},
     {"use_cache": False},
+    {"guidance_scale": 1.7, "negative_prompt_ids": torch.tensor([[5, 9, 2]])},
 ], ids=str)
 def test_tokens_are_the_cpus(llama: tuple[Any, Any], options: dict[str, Any]) -> None:
-    """Greedy, sampled with one seed, beams, a static cache, candidates from the prompt, and no cache."""
+    """Greedy, sampled with one seed, beams, a static cache, candidates from the prompt, no cache, and guided by another prompt."""
     expected, got = _both(llama, _prompt(9), max_new_tokens=12, **options)
     assert torch.equal(expected, got)
 
@@ -105,6 +110,9 @@ def test_an_encoder_and_a_decoder() -> None:
     for length in (5, 11):
         expected, got = _both(pair, _prompt(length, 2), max_new_tokens=6)
         assert torch.equal(expected, got)
+    encoded = [model.get_encoder()(_prompt(9).to(model.device)) for model in pair]
+    made = [model.generate(encoder_outputs=outputs, max_new_tokens=6).cpu() for model, outputs in zip(pair, encoded, strict=True)]
+    assert torch.equal(*made)
 
 
 def test_a_conversation_goes_on(llama: tuple[Any, Any]) -> None:
@@ -187,3 +195,87 @@ def test_a_layer_alone() -> None:
     assert (layer.get_seq_length(), keys.shape[2]) == (70, 256)  # 66 new tokens may be a padded prompt of 128
     layer.crop(-2)
     assert layer.get_seq_length() == 68
+
+
+def test_embeddings_in_place_of_tokens(llama: tuple[Any, Any]) -> None:
+    """Of a prompt that the user embeds."""
+    expected, got = (
+        model.generate(inputs_embeds=model.get_input_embeddings()(_prompt(9, 2).to(model.device)).detach(), max_new_tokens=6).cpu()
+        for model in llama)
+    assert torch.equal(expected, got)
+
+
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, MistralForCausalLM])
+def test_attentions_are_those_to_real_tokens(kind: Any) -> None:
+    """Not to the memory behind them, nor to those that a window has dropped; of the prompt and of single tokens."""
+    torch.manual_seed(5)
+    window = {} if kind is LlamaForCausalLM else {"sliding_window": 8}
+    pair = _pair(kind(kind.config_class(**_SIZES, **window, attn_implementation="eager")))
+    expected, got = (model.generate(
+        _prompt(11).to(model.device), max_new_tokens=3, return_dict_in_generate=True, output_attentions=True).attentions
+        for model in pair)
+    torch.testing.assert_close(
+        [[layer.cpu() for layer in step] for step in got], [list(step) for step in expected], rtol=1e-4, atol=1e-4)
+
+
+class _Bias(LogitsProcessor):
+    def __init__(self, device: torch.device) -> None:
+        self.bias = torch.zeros(64, device=device)
+        self.num_calls = 0
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        self.num_calls += 1
+        self.bias[input_ids[:, -1]] -= 2
+        return scores + self.bias
+
+
+class _Enough(StoppingCriteria):
+    def __init__(self, device: torch.device) -> None:
+        self.length = torch.tensor(13, device=device)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+        return (torch.tensor(input_ids.shape[1], device=self.length.device) >= self.length).expand(input_ids.shape[0])
+
+
+def test_callables_that_hold_tensors_on_the_device(llama: tuple[Any, Any]) -> None:
+    """A processor, with a state that the user sees afterwards, and a criterion."""
+    results = []
+    for model in llama:
+        processor = _Bias(model.device)
+        tokens = model.generate(
+            _prompt(9).to(model.device), max_new_tokens=8, logits_processor=[processor], stopping_criteria=[_Enough(model.device)])
+        assert tokens.shape[1] == 13 and processor.num_calls == 4
+        results.append((tokens.cpu(), processor.bias.cpu()))
+    torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+
+
+def test_a_cache_goes_on_under_other_modes(llama: tuple[Any, Any]) -> None:
+    """Made in inference mode and used outside of it; then with gradients through two calls."""
+    results = []
+    for model in llama:
+        cache = DynamicCache(config=model.config)
+        with torch.inference_mode():
+            first = model.generate(_prompt(7).to(model.device), cache=cache, max_new_tokens=3).tolist()
+        second = model.generate(_prompt(14).to(model.device), cache=cache, max_new_tokens=3)
+        logits = [model(_prompt(length).to(model.device), cache=cache).logits for length in (3, 4)]
+        (logits[0].sum() + logits[1].square().sum()).backward()
+        gradient = model.model.layers[0].self_attn.k_proj.weight.grad
+        model.zero_grad()
+        results.append((first, second.cpu(), gradient.cpu()))
+    assert results[0][0] == results[1][0]
+    torch.testing.assert_close(results[1][1:], results[0][1:], rtol=1e-3, atol=1e-4)
+
+
+def test_a_cache_forgets_no_more_than_it_holds(llama: tuple[Any, Any]) -> None:
+    """As the library's own."""
+    cache = llama[1].generate(_prompt(7).to("tpu"), max_new_tokens=2, return_dict_in_generate=True).cache
+    cache.crop(-100)
+    assert cache.get_seq_length() == 0
+
+
+def test_experts() -> None:
+    """Tokens are counted for each with a histogram of integers."""
+    torch.manual_seed(6)
+    pair = _pair(MixtralForCausalLM(MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2)))
+    expected, got = _both(pair, _prompt(9, 2), max_new_tokens=5)
+    assert torch.equal(expected, got)

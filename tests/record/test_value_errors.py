@@ -91,6 +91,13 @@ def test_the_rehearsal_changes_nothing(mode) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_integers_that_the_cpu_has_floats_for(mode) -> None:
+    """Have no wrong values, so the CPU is not asked; floats still are."""
+    mode("debug")
+    assert torch.histc(torch.tensor([1, 2, 2], device="tpu"), 2, 1, 2).tolist() == [1, 2]
+    refused_as_on_cpu(lambda t: torch.histc(t([1.0, float("nan")])))
+
+
 def test_every_family_exists() -> None:
     def exists(family: str) -> bool:
         return any(hasattr(torch.ops.aten, name) for name in (family, f"_{family}", f"{family}_"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -162,3 +163,26 @@ def test_it_starts_without_torch_and_jax(directory):
     done = subprocess.run([sys.executable, "-c", script, str(directory)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "2 entries" in done.stdout
+
+
+@pytest.mark.parametrize("text", [
+    '{"a":' * 100_000, *(json.dumps({"key": "hostile", "header": {**HEADER, **header}}) for header in (
+        {"compile_s": "long"}, {"compile_s": float("nan")}, {"num_nodes": [1]}, {"reason": 3}, {"line": {}}))], ids=range(6))
+def test_a_header_that_somebody_else_wrote_is_damaged(directory, capsys, text: str):
+    """Its checksum is right, but it would end the listing, or spoil the sums."""
+    text_bytes = text.encode()
+    body = cache_entry.MAGIC + len(text_bytes).to_bytes(8, "little") + bytes(8) + text_bytes
+    (directory / cache_entry.file_name("hostile")).write_bytes(body + hashlib.sha256(body).digest())
+    for action in (["ls"], ["ls", "--json"]):
+        assert run("--dir", directory, *action) == 0
+        assert "has a header" in capsys.readouterr().out
+    assert run("--dir", directory, "stats", "--json") == 0
+    stats = json.loads(capsys.readouterr().out)
+    assert (stats["damaged"], stats["compile_s"]) == (1, 3.0)
+
+
+def test_a_header_says_nothing_to_the_terminal(directory, capsys):
+    DiskCache(directory, 1 << 30).put("loud", {**HEADER, "line": "\x1b[31mtrain.py\n:7", "reason": "\x07"}, b"")
+    assert run("--dir", directory, "ls") == 0
+    out = capsys.readouterr().out
+    assert "?[31mtrain.py?:7" in out and out.replace("\n", "").isprintable() and len(out.splitlines()) == 4

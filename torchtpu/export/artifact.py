@@ -50,7 +50,7 @@ def save(
         new.mkdir()
         _write(portable, new)
         _check_free(target, overwrite)
-        if target.exists():
+        if os.path.lexists(target):
             target.rename(old)
         new.rename(target)
     return target
@@ -66,7 +66,7 @@ def _write(portable: PortableProgram, directory: Path) -> None:
 
 
 def _check_free(target: Path, overwrite: bool) -> None:
-    if not target.exists():
+    if not os.path.lexists(target):  # a link to nowhere is something, too
         return
     if not overwrite:
         raise ArtifactError(path=target, expected="a path that does not exist", found="something there", fix="Set overwrite=True.")

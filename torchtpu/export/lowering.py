@@ -61,9 +61,18 @@ def lower(program: ExportedProgram, platforms: Sequence[str] = PLATFORMS) -> Por
     """Lower a program for all ``platforms`` at once. Values of weights are not looked at: they may be fake.
 
     Raises:
-        ExportError: an operator without a rule, a size that depends on values, or arguments that JSON cannot describe.
+        ExportError: an operator without a rule, a size that depends on values, arguments that JSON cannot describe, what is no
+            ExportedProgram, or platforms that are none.
         UnsupportedDtypeError: a tensor whose dtype JAX does not have.
     """
+    if not isinstance(program, ExportedProgram):
+        raise ExportError(
+            what=f"An object of type {type(program).__name__}", where="", why="Only an ExportedProgram says what is computed.",
+            fix="Give torch.export.export(module, arguments).")
+    if isinstance(platforms, str) or not platforms or not set(platforms) <= set(PLATFORMS):
+        raise ExportError(
+            what=f"A program for platforms={platforms!r}", where="", why=f"A list of some of {PLATFORMS} was expected.",
+            fix="Leave platforms out for all of them.")
     with warnings.catch_warnings():
         # JAX starts a platform to lower for, although nothing runs on it; that it is not a chip is no news to somebody who exports.
         warnings.simplefilter("ignore", platform.EmulationWarning)

@@ -61,17 +61,23 @@ def _exported(program: ExportedProgram | str | os.PathLike[str]) -> tuple[export
         return portable.exported, portable.manifest["dimensions"]
     path = Path(program)
     try:
-        manifest = json.loads((path / standalone.MANIFEST).read_text())
-        exported = export.deserialize(bytearray((path / standalone.PROGRAM).read_bytes()))
+        with standalone.whole(path / standalone.MANIFEST):
+            manifest = json.loads((path / standalone.MANIFEST).read_text())
+            dimensions = manifest["dimensions"]
+        with standalone.whole(path / standalone.PROGRAM):
+            exported = export.deserialize(bytearray((path / standalone.PROGRAM).read_bytes()))
     except FileNotFoundError as error:
         raise ArtifactError(
             path=path, expected="a directory that torchtpu.export.save wrote", found=f"no {Path(error.filename).name}",
             fix="Give its path, or an ExportedProgram.") from error
+    except ValueError as error:
+        raise ArtifactError(
+            path=path, expected="a program that torchtpu.export.save wrote", found="a damaged one", fix=f"{error}") from error
     if "tpu" not in exported.platforms:
         raise ArtifactError(
             path=path, expected="a program for tpu", found=f"one for {', '.join(exported.platforms)}",
             fix="Save it with platforms=('tpu',).")
-    return exported, manifest["dimensions"]
+    return exported, dimensions
 
 
 class _Shapes:

@@ -9,8 +9,9 @@ A copy of this file lies in every saved program as ``load.py``:
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,36 @@ def load(directory: str | Path) -> Program:
 
     Raises:
         FileNotFoundError: it does not hold one.
-        ValueError: it was written in another format.
+        ValueError: it was written in another format, or is damaged.
     """
     from safetensors.numpy import load_file
 
     path = Path(directory)
-    manifest = json.loads((path / MANIFEST).read_text())
-    if manifest["format"] != FORMAT:
-        raise ValueError(f"{path}: expected format {FORMAT}, found {manifest['format']}. Load it with the load.py that lies in it.")
-    stored = load_file(path / WEIGHTS)
+    with whole(path / MANIFEST):
+        manifest = json.loads((path / MANIFEST).read_text())
+        found = manifest["format"]
+    if found != FORMAT:
+        raise ValueError(f"{path}: expected format {FORMAT}, found {found}. Load it with the load.py that lies in it.")
     weights = {}
-    for entry in manifest["weights"].values():
-        name = entry["stored_as"]
-        weights[name] = stored[name].view(np.dtype(entry["dtype"])).reshape(entry["shape"])
-    return Program(manifest, export.deserialize(bytearray((path / PROGRAM).read_bytes())), weights)
+    with whole(path / WEIGHTS):
+        stored = load_file(path / WEIGHTS)
+        for entry in manifest["weights"].values():
+            name = entry["stored_as"]
+            weights[name] = stored[name].view(np.dtype(entry["dtype"])).reshape(entry["shape"])
+    with whole(path / PROGRAM):
+        exported = export.deserialize(bytearray((path / PROGRAM).read_bytes()))
+    return Program(manifest, exported, weights)
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[None]:
+    """Name the file whose content cannot be read: the readers' own errors speak of offsets and keys."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is damaged, or does not belong to its neighbours: {type(error).__name__}: {error}") from error
 
 
 class Program:
@@ -118,8 +135,12 @@ def _take(tree: dict[str, Any], value: Any, where: str, arrays: dict[int, Any]) 
 def _checked(array: Any, entry: dict[str, Any], ranges: dict[str, dict[str, Any]], sizes: dict[str, int]) -> Any:
     """An input: numbers and lists as arrays; of arrays, only those that the program was exported for. ``sizes``: known so far."""
     dtype = np.dtype(entry["dtype"])
+    if array is None:
+        raise ValueError(f"{entry['name']}: expected an array of {dtype.name}, got None")  # NumPy would make it nan
     if not hasattr(array, "dtype"):
         array = np.asarray(array, dtype)
+    elif not isinstance(array, np.ndarray | np.generic | jax.Array):  # another library's: a tensor of PyTorch on the CPU
+        array = np.asarray(array)
     if array.dtype != dtype:
         raise ValueError(f"{entry['name']}: expected {dtype.name}, got {array.dtype.name}")
     if array.ndim != len(entry["shape"]):

@@ -61,6 +61,11 @@ def _histogramdd(self: Tensor, bins: list[Any], **_: Any) -> Tensor:
     return self.new_empty([num.shape[0] - 1 if isinstance(num, Tensor) else num for num in bins])
 
 
+def _histc(self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """PyTorch's own takes integers on a GPU only."""
+    return torch.ops.aten.histc(torch.empty(self.shape, dtype=torch.float32), bins, min, max).to(self.dtype)
+
+
 def _geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
     *batch, rows, columns = self.shape
     return self.new_empty((*batch, columns, rows)).mT, self.new_empty((*batch, min(rows, columns)))
@@ -143,6 +148,7 @@ INFERENCE: dict[str, Callable[..., Any]] = {
     "aten::multilabel_margin_loss_forward": _multilabel_margin_loss,
     "aten::multilabel_margin_loss_backward": _like(1),
     "aten::_upsample_bicubic2d_aa_backward": lambda grad_output, output_size, input_size, *_: grad_output.new_empty(input_size),
+    "aten::histc": _histc,
     "aten::histogram.bins_tensor": _histogram,
     "aten::histogram.bin_ct": _histogram,
     "aten::geqrf": _geqrf,

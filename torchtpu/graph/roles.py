@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torchtpu.graph.functional import functional_overload
 from torchtpu.graph.overloads import key_of, overload
-from torchtpu.graph.value_errors import VALUE_ERRORS
+from torchtpu.graph.value_errors import VALUE_ERRORS, VALUE_ERRORS_OF_FLOATS
 from torchtpu.rules import find
 
 STATIC = 0
@@ -75,6 +75,7 @@ class Description:
     uses_precision: bool
     is_fill: bool
     value_errors: bool
+    value_errors_of_floats: bool
     wide_numbers: bool  # run-time numbers are float64 whatever the data: 1 - beta is taken of them
 
 
@@ -102,6 +103,6 @@ def describe(name: str) -> Description:
     decomposed = find(key_of(functional)) is None
     return Description(
         roles, write_only, takes_cpu, packet.rstrip("_") in _USES_PRECISION or decomposed, name in _FILLS,
-        family in VALUE_ERRORS, wide_numbers=family.startswith("fused_"))
+        family in VALUE_ERRORS, family in VALUE_ERRORS_OF_FLOATS, wide_numbers=family.startswith("fused_"))
 
 

@@ -58,7 +58,8 @@ def _run(program: Callable[[], Any]) -> int:
         _print(error)
         return 1
     finally:
-        sys.stdout.flush()
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
     return 0
 
 
@@ -71,10 +72,15 @@ def _status(code: Any) -> int:
 
 def _print(error: BaseException) -> None:
     trace = _own_frames(error.__traceback__)
-    if sys.excepthook is sys.__excepthook__:
-        traceback.print_exception(type(error), error.with_traceback(trace), trace)
-    else:
-        sys.excepthook(type(error), error, trace)
+    if sys.excepthook is not sys.__excepthook__:
+        try:
+            sys.excepthook(type(error), error, trace)
+            return
+        except Exception as second:  # Python prints both
+            print("Error in sys.excepthook:", file=sys.stderr)
+            traceback.print_exception(type(second), second, second.__traceback__, chain=False)
+            print("\nOriginal exception was:", file=sys.stderr)
+    traceback.print_exception(type(error), error.with_traceback(trace), trace)
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

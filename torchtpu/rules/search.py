@@ -109,14 +109,21 @@ def aten_isin(
 
 @lower("aten::histc")
 def aten_histc(ctx: RuleContext, self: Array, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Array:
-    """aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
+    """aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+
+    Dtypes:  integers too, as on a GPU: the CPU has floats only
+    """
     x = self.reshape(-1)
-    wide = cast(x, x.dtype if is_inexact(x.dtype) else np.float32)
+    wide = x if is_inexact(x.dtype) else cast(x, np.int64)  # the product below has to be exact
     low, high = cast(min, wide.dtype), cast(max, wide.dtype)
     if is_zero(min) and is_zero(max) and x.size:  # the range of the data; of one value, that value and one to each side
         low, high = jnp.min(wide), jnp.max(wide)
     flat = low == high
     low, high = jnp.where(flat, low - 1, low), jnp.where(flat, high + 1, high)
-    place = cast(jnp.floor((wide - low) / (high - low) * constant(bins, wide.dtype)), np.int32)
+    if is_inexact(x.dtype):
+        place = jnp.floor((wide - low) / (high - low) * constant(bins, wide.dtype))
+    else:
+        place = (wide - low) * constant(bins, wide.dtype) // (high - low)
+    place = cast(place, np.int32)
     place = jnp.where((wide >= low) & (wide <= high), jnp.minimum(place, bins - 1), bins)
-    return jnp.zeros(bins, ctx.accum(wide.dtype)).at[place].add(constant(1, wide.dtype), mode="drop")
+    return jnp.zeros(bins, ctx.accum(x.dtype)).at[place].add(constant(1, ctx.accum(x.dtype)), mode="drop")

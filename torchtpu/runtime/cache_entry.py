@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from typing import IO, Any
 
@@ -11,6 +12,7 @@ MAGIC = b"torchtpu program 1\n"
 SUFFIX = ".program"
 _LENGTHS = struct.Struct("<QQ")  # header, payload
 _PREFIX_BYTES = len(MAGIC) + _LENGTHS.size
+_KINDS = {"num_nodes": (int,), "compile_s": (float, int), "reason": (str,), "line": (str,)}  # of what is listed and added up
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -70,10 +72,14 @@ def _parsed(text: bytes) -> tuple[str, dict[str, Any]]:
     """Key and header. A checksum is no signature: what somebody else wrote may hold anything."""
     try:
         stored = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedEntryError("has a header that is not JSON") from error
     if not isinstance(stored, dict) or not isinstance(stored.get("key"), str) or not isinstance(stored.get("header"), dict):
         raise DamagedEntryError("has a header without a key")
+    for name, kinds in _KINDS.items():
+        value = stored["header"].get(name)
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value))):
+            raise DamagedEntryError(f"has a header whose {name} is no {kinds[0].__name__}")
     return stored["key"], stored["header"]
 
 

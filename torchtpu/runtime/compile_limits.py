@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from torchtpu.errors import CompileLimitError, InvalidFlagError
+from torchtpu.errors import CompileLimitError, CompileLimitScopeError, InvalidFlagError
 
 if TYPE_CHECKING:
     from torchtpu.graph.difference import Difference
@@ -23,7 +25,8 @@ class limit_compiles(ContextDecorator):  # used like torch.no_grad, hence its na
     Limits nest, and each of them counts.
 
     Raises:
-        InvalidFlagError: ``max_compiles`` is negative, or no whole number.
+        InvalidFlagError: ``max_compiles`` is negative, or no integer.
+        CompileLimitScopeError: decorates a generator or a coroutine function, whose body runs after the call has returned.
         CompileLimitError: inside, on the line whose program would be one more, with its difference from the nearest known program.
             Every tensor is as it was, and the program runs when it is needed outside of the block.
     """
@@ -31,9 +34,16 @@ class limit_compiles(ContextDecorator):  # used like torch.no_grad, hence its na
     def __init__(self, max_compiles: int) -> None:
         if not isinstance(max_compiles, int) or max_compiles < 0:
             raise InvalidFlagError(
-                name="max_compiles", value=max_compiles, expected="a whole number from 0 on", fix=InvalidFlagError.ARGUMENT)
+                name="max_compiles", value=max_compiles, expected="an integer from 0 on", fix=InvalidFlagError.ARGUMENT)
         self.max_compiles = max_compiles
         self.num_compiles = 0
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function under a limit of its own in each call."""
+        if any(is_kind(func) for is_kind in (
+                inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)):
+            raise CompileLimitScopeError(function=func.__qualname__)
+        return super().__call__(func)
 
     def _recreate_cm(self) -> limit_compiles:
         return limit_compiles(self.max_compiles)

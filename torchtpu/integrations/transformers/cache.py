@@ -36,8 +36,9 @@ class PowerOfTwoLayer(CacheLayerMixin):
     is_compileable = True  # asks for masks that are written out
     is_croppable = True
 
-    def __init__(self, is_sliding: bool = False, **_: Any) -> None:
+    def __init__(self, is_sliding: bool = False, sliding_window: int | None = None, **_: Any) -> None:
         super().__init__()
+        self.sliding_window = sliding_window
         self.is_sliding = is_sliding
         self.cumulative_length = 0
         self.start: torch.Tensor | None = None
@@ -46,7 +47,7 @@ class PowerOfTwoLayer(CacheLayerMixin):
     @classmethod
     def of(cls, layer: Any) -> PowerOfTwoLayer:
         """A layer with the content of another one."""
-        made = cls(is_sliding=layer.is_sliding)
+        made = cls(is_sliding=layer.is_sliding, sliding_window=getattr(layer, "sliding_window", None))
         if layer.is_initialized and layer.keys is not None and layer.values is not None and layer.keys.numel():
             made.update(layer.keys, layer.values)
         return made
@@ -68,8 +69,7 @@ class PowerOfTwoLayer(CacheLayerMixin):
         self.grow()
         index = torch.arange(num_new, device=key_states.device) + (self.cumulative_length if self.start is None else self.start)
         assert self.keys is not None and self.values is not None
-        self.keys.index_copy_(2, index, key_states)
-        self.values.index_copy_(2, index, value_states)
+        self.keys, self.values = _written(self.keys, index, key_states), _written(self.values, index, value_states)
         if self.start is None:
             self.cumulative_length += num_new
         return self.keys, self.values
@@ -79,11 +79,18 @@ class PowerOfTwoLayer(CacheLayerMixin):
         self.capacity = self._capacity_for(num_new)
 
     def grow(self) -> None:
-        """Have the memory that was planned."""
+        """Have the memory that was planned, and that can be written now."""
+        if not torch.compiler.is_compiling():  # a compiled graph finds it done
+            self._thaw()
         if self.keys is not None and self.values is not None and self.keys.shape[2] < self.capacity:
             self.keys, self.values = (
                 torch.cat([t, t.new_zeros(*t.shape[:2], self.capacity - t.shape[2], t.shape[3])], dim=2)
                 for t in (self.keys, self.values))
+
+    def _thaw(self) -> None:
+        """What was made in inference mode cannot be written outside of it."""
+        if self.keys is not None and self.values is not None and self.keys.is_inference() and not torch.is_inference_mode_enabled():
+            self.keys, self.values = self.keys.clone(), self.values.clone()
 
     def _capacity_for(self, num_new: int) -> int:
         if self.start is not None:  # planned already, and a compiled graph must not depend on the number of tokens
@@ -106,7 +113,12 @@ class PowerOfTwoLayer(CacheLayerMixin):
         """Forget the last ``-tokens_to_remove`` tokens; a positive number is refused, as by the library's own layers."""
         if tokens_to_remove > 0:
             raise ValueError(f"crop takes minus the number of tokens to remove, got {tokens_to_remove}.")
-        self.cumulative_length += tokens_to_remove
+        self.cumulative_length = max(0, self.cumulative_length + tokens_to_remove)
+
+    def seen(self, num_new: int) -> slice:
+        """The tokens that the library's own layer would have returned with the ``num_new`` last ones."""
+        before = self.cumulative_length - num_new
+        return slice(max(0, before - self.sliding_window + 1) if self.sliding_window else 0, self.cumulative_length)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each sequence of the batch."""
@@ -120,6 +132,13 @@ class PowerOfTwoLayer(CacheLayerMixin):
         if self.keys is not None and self.values is not None:
             keys, values = change(self.keys), change(self.values)
             self.keys, self.values, self.batch_size = keys, values, keys.shape[0]
+
+
+def _written(memory: torch.Tensor, index: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+    """The memory with new states; in place, except where autograd may have kept it for a backward pass."""
+    if memory.requires_grad or states.requires_grad:
+        return memory.index_copy(2, index, states)
+    return memory.index_copy_(2, index, states)
 
 
 def adopt(cache: Any) -> bool:

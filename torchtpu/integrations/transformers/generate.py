@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.generation.configuration_utils import STATIC_CACHE_IMPLEMENTATIONS
 
@@ -37,12 +39,16 @@ def apply(mixin: type) -> None:
 
     @functools.wraps(original)
     def generate(self: Any, inputs: torch.Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(self, _StandIn) or self.device.type != "tpu" or kwargs.get("custom_generate") is not None:
+        # Of continuous batching, the loop and its tensors are the library's own, on the device.
+        is_foreign = kwargs.get("custom_generate") is not None or kwargs.get("cache_implementation") == "paged"
+        if isinstance(self, _StandIn) or self.device.type != "tpu" or is_foreign:
             return original(self, inputs, *args, **kwargs)
         given = [value for value in (inputs, *kwargs.values()) if isinstance(value, torch.Tensor)]
         back_to = self.device if not given or any(t.device.type == "tpu" for t in given) else _HOST
         if getattr(kwargs.get("assistant_model"), "device", _HOST).type == "tpu":
             kwargs["assistant_model"] = stand_in_for(kwargs["assistant_model"])
+        args = tuple(_callable_on_host(value) for value in args)
+        kwargs = {name: _callable_on_host(value) for name, value in kwargs.items()}
         arguments = _moved((inputs, args, kwargs), _HOST)
         return _moved(original(stand_in_for(self), arguments[0], *arguments[1], **arguments[2]), back_to)
 
@@ -59,7 +65,14 @@ def stand_in_for(model: Any) -> Any:
 
 @functools.cache
 def _class_for(model_class: type) -> type:
-    return type(model_class.__name__, (_StandIn, model_class), {"__module__": model_class.__module__})
+    prepare = model_class.prepare_inputs_for_generation  # type: ignore[attr-defined]
+
+    @functools.wraps(prepare)  # the library asks its signature what the model can be given
+    def prepare_inputs_for_generation(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return self._prepare_padded(prepare, *args, **kwargs)
+
+    return type(model_class.__name__, (_StandIn, model_class), {
+        "__module__": model_class.__module__, "prepare_inputs_for_generation": prepare_inputs_for_generation})
 
 
 class _StandIn:
@@ -74,7 +87,8 @@ class _StandIn:
         return _HOST
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
-        return self._run(self._behind, *args, **inputs)
+        names = inspect.signature(type(self._behind).forward).parameters
+        return self._run(self._behind, **dict(zip(list(names)[1:], args, strict=False)), **inputs)
 
     def get_compiled_call(self, compile_config: Any) -> Callable[..., Any]:
         return functools.partial(self._run, self._behind.get_compiled_call(compile_config))
@@ -102,6 +116,10 @@ class _StandIn:
         self, inputs_tensor: torch.Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any,
     ) -> dict[str, Any]:
         """The encoder runs on the device; its results stay there."""
+        if model_kwargs.get("encoder_outputs") is not None:  # moved once, not with every token
+            model_kwargs["encoder_outputs"] = _moved(model_kwargs["encoder_outputs"], self._behind.device)
+            return super()._maybe_prepare_encoder_kwargs_for_generation(  # type: ignore[misc]
+                inputs_tensor, model_kwargs, *args, **kwargs)
         before = set(model_kwargs)
         inputs_tensor, model_kwargs = self._padded_for_encoder(inputs_tensor, model_kwargs)
         moved = _moved(model_kwargs, self._behind.device)
@@ -122,12 +140,14 @@ class _StandIn:
         padded_mask = functional.pad(mask, (0, num_padding))
         return functional.pad(inputs_tensor, (0, num_padding)), {**model_kwargs, "attention_mask": padded_mask}
 
-    def prepare_inputs_for_generation(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As the model does, on the host; then padded."""
+    def _prepare_padded(
+        self, prepare: Callable[..., dict[str, Any]], input_ids: torch.Tensor, *args: Any, **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Inputs as the model's own ``prepare`` makes them, on the host; then padded."""
         self._num_new = None
         for layer in layers_of(kwargs.get("cache")):
             layer.plan(kwargs.get("next_sequence_length") or input_ids.shape[1])
-        inputs = super().prepare_inputs_for_generation(input_ids, *args, **kwargs)  # type: ignore[misc]
+        inputs = prepare(self, input_ids, *args, **kwargs)
         cache, ids = inputs.get("cache"), _token_ids(inputs)
         is_hidden = bool(layers_of(cache)) or (cache is None and _is_causal(self._behind))  # padding, from the real tokens
         if is_hidden and ids is not None and _is_paddable(inputs):
@@ -139,8 +159,8 @@ class _StandIn:
                 inputs = {name: _padded(name, value, num_new, num_padded) for name, value in inputs.items()}
         return inputs
 
-    def _run(self, run: Callable[..., Any], *args: Any, **inputs: Any) -> Any:
-        """Call the model on its device, and forget the padding."""
+    def _run(self, run: Callable[..., Any], **inputs: Any) -> Any:
+        """Call the model on its device, and forget the padding. Logits come back to the host, where tokens are chosen."""
         ids = _token_ids(inputs)
         num_given = ids.shape[1] if ids is not None else 0
         num_new, self._num_new = self._num_new or num_given, None
@@ -154,9 +174,10 @@ class _StandIn:
             inputs["start"] = torch.tensor(layers[0].cumulative_length)
         inputs = _moved(_together(inputs, self._behind.device), self._behind.device)
         with _counted(layers, inputs.pop("start", None), num_given, num_new):
-            outputs = run(*args, **inputs)
-        if num_new < num_given and not takes_last:
-            outputs.logits = outputs.logits.to(_HOST)[:, :num_new]
+            outputs = run(**inputs)
+        _trim_attentions(outputs, layers_of(inputs.get("cache")), num_new)
+        logits = outputs.logits.to(_HOST)
+        outputs.logits = logits[:, :num_new] if num_new < num_given and not takes_last else logits
         return outputs
 
 
@@ -174,6 +195,16 @@ def _counted(layers: list[PowerOfTwoLayer], start: torch.Tensor | None, num_give
             layer.start = None
     for layer in layers:
         layer.cumulative_length += num_new - (0 if start is not None else num_given)
+
+
+def _trim_attentions(outputs: Any, layers: list[PowerOfTwoLayer], num_new: int) -> None:
+    """Leave those to tokens that the library's own layers would have returned, not to the memory behind or before them."""
+    for name in ("attentions", "decoder_attentions"):
+        found = outputs.get(name)
+        if found is not None and len(found) == len(layers):
+            outputs[name] = tuple(
+                each if each is None or each.shape[-1] != layer.capacity else each[..., layer.seen(num_new)]
+                for each, layer in zip(found, layers, strict=True))
 
 
 def _token_ids(inputs: Mapping[str, Any]) -> torch.Tensor | None:
@@ -213,6 +244,30 @@ def _padded(name: str, value: Any, num_new: int, num_padded: int) -> Any:
             return functional.pad(value, (0, num_padding))
         return torch.cat([value, value[..., -1:].expand(*value.shape[:-1], num_padding)], dim=-1)
     return value
+
+
+def _callable_on_host(value: Any) -> Any:
+    """Of a list of the user's processors or criteria, those that hold tensors on the device as callables for the host."""
+    if not isinstance(value, list):
+        return value
+    items = [_with_its_device(item) if callable(item) else item for item in value]
+    return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+
+
+def _with_its_device(item: Any) -> Any:
+    leaves = tree_leaves(getattr(item, "__dict__", {}))
+    device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.device.type == "tpu"), None)
+    if device is None:
+        return item
+    call = type(item).__call__
+
+    @functools.wraps(call)  # the library asks its signature what it wants
+    def on_device(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _moved(call(self, *_moved(args, device), **_moved(kwargs, device)), _HOST)
+
+    made = object.__new__(type(type(item).__name__, (type(item),), {"__call__": on_device}))
+    made.__dict__ = item.__dict__  # one state, whoever looks at it
+    return made
 
 
 def _together(inputs: dict[str, Any], device: torch.device) -> dict[str, Any]:
