@@ -29,6 +29,18 @@ def test_refused_graphs_stay_exact():
     assert buckets._REASON in counters["flushes"]  # along the other dimension
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: x * (x.shape[0] / 3), lambda x: F.scaled_dot_product_attention(*[x.t()[None]] * 3),
+    lambda x: F.scaled_dot_product_attention(*[x[None]] * 3, is_causal=True)], ids=["quotient", "scale", "other_scale"])
+def test_numbers_that_are_no_sizes(function):
+    """Where they follow from a size, it stays exact."""
+    compiled = torch.compile(function, backend="tpu", dynamic=True)
+    with set_shape_policy(ShapePolicy(exact=0)):
+        for rows in (3, 5, 9):
+            x = randn(rows, 4)
+            torch.testing.assert_close(compiled(x.to("tpu")).cpu(), function(x), rtol=1e-4, atol=1e-5)
+
+
 class Encoder(nn.Module):
     """A layer without dropout."""
 

@@ -128,7 +128,11 @@ class Rewrite:
         made: dict[Node, Node] = {}
         for node in self.source.nodes:
             made[node] = self._node = self.graph.node_copy(node, made.__getitem__)
-            if not is_size(node) and node.op != "output":
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymFloat | torch.SymBool):
+                if self.symbol in value.node.expr.free_symbols:
+                    self.refuse("a number that is no size, computed from it")
+            elif not is_size(node) and not isinstance(value, float) and node.op != "output":
                 self._layouts[self._node] = self._layout_of_result()
         returned = _pytree.tree_leaves(self._node.args)
         return [self.layout(v) for v in returned if isinstance(v, Node) and isinstance(v.meta["val"], torch.Tensor)]
