@@ -124,8 +124,8 @@ def _torch(shape: GPTShape, kind: str) -> tuple[Generate, Callable[[], int]]:
     options = {"cache_implementation": "static"} if kind == "static" else {}
 
     def generate(prompt: int, num_new: int) -> None:
-        ids = torch.randint(0, shape.vocab, (shape.batch, prompt), device=device)
-        model.generate(ids, max_new_tokens=num_new, do_sample=False, pad_token_id=0, **options)
+        ids = torch.randint(0, shape.vocab, (shape.batch, prompt))  # from the host, as of a tokenizer
+        model.generate(ids.to(device), max_new_tokens=num_new, do_sample=False, pad_token_id=0, **options)
 
     def programs() -> int:
         if kind == "cpu":

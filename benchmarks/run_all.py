@@ -26,7 +26,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "train_step": [],
     "train_step_12_layers": ["--layers", "12", "--rounds", "3"],
     "startup": [],
-    "generate": [],
+    "generate": ["--rounds", "3"],
 }
 
 
