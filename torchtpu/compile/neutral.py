@@ -27,12 +27,11 @@ aten = torch.ops.aten
 
 def rule_of(node: Node) -> Rule:
     """The rule of an operator; one that refuses if it has none."""
-    from torchtpu.compile import neutral_views
+    from torchtpu.compile import neutral_views  # noqa: F401 - registers its own
 
     assert isinstance(node.target, torch._ops.OpOverload)
     key = key_of(node.target)
-    known = _RULES.get(key) or neutral_views.RULES.get(key)
-    return known or (_pointwise if torch.Tag.pointwise in node.target.tags else _unknown)
+    return _RULES.get(key) or (_pointwise if torch.Tag.pointwise in node.target.tags else _unknown)
 
 
 def rule(*keys: str) -> Callable[[Rule], Rule]:

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 from torch.fx import Node
 
-from torchtpu.compile.neutral import Rule, argument, plain_dims
+from torchtpu.compile.neutral import argument, plain_dims, rule
 
 if TYPE_CHECKING:
     from torchtpu.compile.padding import Layout, Padding, Rewrite
 
-RULES: dict[str, Rule] = {}
 aten = torch.ops.aten
 
 
-def _rule(*keys: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(keys, function))
-        return function
-
-    return register
-
-
-@_rule("aten::view", "aten::_unsafe_view")
+@rule("aten::view", "aten::_unsafe_view")
 def _view(rewrite: Rewrite, node: Node) -> Layout:
     """Dimensions as digits of a number: a padded one may be split off, and merged with what stands before and behind it.
 
@@ -74,20 +64,20 @@ def _quotient(rewrite: Rewrite, size: sympy.Expr, by: sympy.Expr) -> sympy.Expr:
     return sympy.expand(numerator)
 
 
-@_rule("aten::permute")
+@rule("aten::permute")
 def _permute(rewrite: Rewrite, node: Node) -> Layout:
     layout = rewrite.layout(node.args[0])
     return tuple(layout[dim] for dim in argument(node, "dims"))
 
 
-@_rule("aten::unsqueeze")
+@rule("aten::unsqueeze")
 def _unsqueeze(rewrite: Rewrite, node: Node) -> Layout:
     layout = list(rewrite.layout(node.args[0]))
     layout.insert(argument(node, "dim") % (len(layout) + 1), None)
     return tuple(layout)
 
 
-@_rule("aten::squeeze.dims")
+@rule("aten::squeeze.dims")
 def _squeeze(rewrite: Rewrite, node: Node) -> Layout:
     source: Any = node.args[0]
     layout, shape = rewrite.layout(source), source.meta["val"].shape
@@ -99,7 +89,7 @@ def _is_one(size: Any) -> bool:
     return isinstance(size, int) and size == 1
 
 
-@_rule("aten::expand")
+@rule("aten::expand")
 def _expand(rewrite: Rewrite, node: Node) -> Layout:
     """Copies are valid everywhere."""
     source: Any = node.args[0]
@@ -110,7 +100,7 @@ def _expand(rewrite: Rewrite, node: Node) -> Layout:
         for dim, size in enumerate(target))
 
 
-@_rule("aten::slice.Tensor")
+@rule("aten::slice.Tensor")
 def _slice(rewrite: Rewrite, node: Node) -> Layout:
     """From a fixed place on: what is left of the valid entries is a beginning again."""
     from torchtpu.compile.padding import expr
@@ -142,7 +132,7 @@ def _end(end: Any, size: sympy.Expr) -> sympy.Expr:
     return size if end is None or end == sys.maxsize else size + end if end < 0 else sympy.Integer(end)
 
 
-@_rule("aten::select.int")
+@rule("aten::select.int")
 def _select(rewrite: Rewrite, node: Node) -> Layout:
     """Along a padded dimension, places counted from the end follow from the true size: a look-up."""
     source, dim, index = node.args
@@ -161,14 +151,14 @@ def _select(rewrite: Rewrite, node: Node) -> Layout:
     return tuple(layout)
 
 
-@_rule("aten::split_with_sizes")
+@rule("aten::split_with_sizes")
 def _split(rewrite: Rewrite, node: Node) -> list[Layout]:
     layout = rewrite.layout(node.args[0])
     plain_dims(rewrite, layout, [argument(node, "dim")])
     return rewrite.same(node, lambda _: layout)  # type: ignore[return-value]
 
 
-@_rule("aten::cat")
+@rule("aten::cat")
 def _cat(rewrite: Rewrite, node: Node) -> Layout:
     """Along a padded dimension, only the last tensor may be padded, or its padding would stand in the middle."""
     tensors: Any = node.args[0]
@@ -185,7 +175,7 @@ def _cat(rewrite: Rewrite, node: Node) -> Layout:
     return (*layouts[0][:dim], rewrite.padding(node.meta["val"].shape[dim]), *layouts[0][dim + 1:])
 
 
-@_rule("aten::stack")
+@rule("aten::stack")
 def _stack(rewrite: Rewrite, node: Node) -> Layout:
     tensors: Any = node.args[0]
     layouts = {rewrite.layout(tensor) for tensor in tensors}

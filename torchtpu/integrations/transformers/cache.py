@@ -13,6 +13,8 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
 )
 
+from torchtpu.compile.shapes import power_of_two
+
 SMALLEST_CAPACITY = 64
 """Of a cache. Fewer tokens would cost another program, and save nothing: a TPU reads memory in larger pieces."""
 SMALLEST_PROMPT = 16
@@ -20,7 +22,7 @@ SMALLEST_PROMPT = 16
 
 def bucket(length: int, smallest: int) -> int:
     """The power of two that holds ``length``, and at least ``smallest``; a single token stays one."""
-    return 1 if length == 1 else max(smallest, 1 << (length - 1).bit_length())
+    return 1 if length == 1 else power_of_two(max(length, smallest))
 
 
 class PowerOfTwoLayer(CacheLayerMixin):

@@ -87,8 +87,10 @@ class _StandIn:
         return _HOST
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
-        names = inspect.signature(type(self._behind).forward).parameters
-        return self._run(self._behind, **dict(zip(list(names)[1:], args, strict=False)), **inputs)
+        if args:
+            names = inspect.signature(type(self._behind).forward).parameters
+            inputs |= dict(zip(list(names)[1:], args, strict=False))
+        return self._run(self._behind, **inputs)
 
     def get_compiled_call(self, compile_config: Any) -> Callable[..., Any]:
         return functools.partial(self._run, self._behind.get_compiled_call(compile_config))
