@@ -38,9 +38,9 @@ struct OpInfo {
   int device_arg = -1;
   int generator_arg = -1;
   int check_errors_arg = -1;
-  bool uses_precision = false; // its lowering depends on torch.set_float32_matmul_precision
-  bool is_fill = false;        // its result depends on nothing but a number
-  bool value_errors = false;   // the CPU may refuse it because of a value
+  bool uses_precision = false;         // its lowering depends on torch.set_float32_matmul_precision
+  bool is_fill = false;                // its result depends on nothing but a number
+  bool value_errors = false;           // the CPU may refuse it because of a value
   bool value_errors_of_floats = false; // ... of its first argument, which on the CPU is always floating
 
   // True if `value` of a kPromoted argument has to be an input, because fills of this shape were seen to vary.
