@@ -146,8 +146,9 @@ def _torch_model(shape: GPTShape) -> tuple[Any, Any]:
         vocab_size=shape.vocab, n_positions=shape.seq, n_embd=shape.width, n_layer=shape.layers, n_head=shape.heads,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     config._attn_implementation = "sdpa"
-    config.loss_type = "ForCausalLM"  # else transformers warns inside forward(), where Dynamo has to break the graph
-    return GPT2LMHeadModel(config).train(), torch.randint(0, shape.vocab, (shape.batch, shape.seq))
+    model = GPT2LMHeadModel(config).train()
+    model.loss_type = "ForCausalLM"  # else transformers warns inside forward(), where Dynamo has to break the graph
+    return model, torch.randint(0, shape.vocab, (shape.batch, shape.seq))
 
 
 if __name__ == "__main__":
