@@ -105,3 +105,18 @@ def test_arithmetic_on_open_sizes_stays_in_the_program(regions):
     for rows in (2, 3, 5):
         compare(compiled(torch.ones(rows, 3, device="tpu")), torch.ones(rows, 3) * (2 * rows + 1))
     assert regions == [True]
+
+
+def test_a_break_that_ends_a_frame_is_told_with_its_reason():
+    class Talkative(torch.nn.Module):
+        @property
+        def function(self):
+            torch._dynamo.graph_break("while a property is read")
+            return torch.sin
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.exp()
+            return self.function(y)
+
+    with pytest.warns(CompileWarning, match="while a property is read"):
+        torch.compile(Talkative().to("tpu"), backend="tpu")(randn(3, 2).to("tpu"))

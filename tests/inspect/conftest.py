@@ -17,9 +17,9 @@ from torchtpu.runtime.counters import counters
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No program of an earlier test is reused, counted, compared with, or loaded from disk."""
     torch.empty(1, device="tpu")
-    from torchtpu.runtime import executables
+    from torchtpu.runtime import disk_cache
 
-    monkeypatch.setattr(executables, "_disk", lambda: None)
+    monkeypatch.setattr(disk_cache, "of_process", lambda: None)
     _C.flush_all(-1, "test", False)
     _C.clear_programs()
     known_programs.forget()

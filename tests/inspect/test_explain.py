@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 import torchtpu.inspect
+from torchtpu.compile.telling import CompileWarning
 from torchtpu.inspect.report import Finding
 from torchtpu.runtime import transfers
 
@@ -193,6 +195,29 @@ def test_failed_guards_of_a_module_of_pytorch_are_told_at_the_line_that_calls_it
     for size in (3, 4):
         module(torch.ones(size))
     assert [found.line for found in findings("guards")] == [here(-1)]
+
+
+def test_a_function_that_is_given_up_is_told() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.exp()
+        with torch.no_grad():
+            try:
+                torch._dynamo.graph_break()
+            finally:
+                y = y + 1
+        return y
+
+    torchtpu.inspect.reset_counters()
+    with pytest.warns(CompileWarning, match=r"the function function at .*test_explain\.py:\d+ is not part .*graph_break"):
+        torch.compile(function, backend="tpu")(torch.ones(3).to("tpu"))
+    (found,) = findings("graph break")
+    assert found.line == f"{__file__}:{function.__code__.co_firstlineno}"
+    assert "gave up function, which runs as Python does: Call to `torch._dynamo.graph_break()`" in found.text
+    torchtpu.inspect.reset_counters()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch._dynamo.reset()
+        torch.compile(function, backend="eager")(torch.ones(3))  # another device's business
 
 
 def test_torch_compile_tells_graph_breaks_and_failed_guards() -> None:

@@ -150,11 +150,11 @@ def test_loading_from_disk_is_no_compile(monkeypatch: pytest.MonkeyPatch, tmp_pa
     from pathlib import Path
 
     from torchtpu import _C
-    from torchtpu.runtime import executables
+    from torchtpu.runtime import disk_cache
     from torchtpu.runtime.disk_cache import DiskCache
 
     disk = DiskCache(Path(str(tmp_path)), 1 << 30)
-    monkeypatch.setattr(executables, "_disk", lambda: disk)
+    monkeypatch.setattr(disk_cache, "of_process", lambda: disk)
     x = torch.ones(11).to("tpu")
     chain(x).cpu()
     _C.clear_programs()

@@ -23,12 +23,16 @@ def tpu_backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any], *
     ``mode`` and ``options`` are accepted, and change nothing: XLA has no such choice.
     """
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 
     from torchtpu.compile import telling
     from torchtpu.compile.graphs import compile_backward, compile_graph, decompositions, prepare
+    from torchtpu.compile.kept_graphs import KeptGraph, keeping
 
     prepare()
     telling.tell_break(graph_module)
+    forward, backward = (SerializableAOTDispatchCompiler(KeptGraph, make) for make in (compile_graph, compile_backward))
     compiler = aot_autograd(
-        fw_compiler=compile_graph, bw_compiler=compile_backward, inference_compiler=compile_graph, decompositions=decompositions())
-    return compiler(graph_module, example_inputs)
+        fw_compiler=forward, bw_compiler=backward, inference_compiler=forward, decompositions=decompositions())
+    with keeping(graph_module):
+        return compiler(graph_module, example_inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch._prims.rng_prims import graphsafe_run_with_rng_state as _run_with_gen
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torchtpu.compile import fakes, parts, region
+from torchtpu.compile.kept_graphs import KeptGraph
 from torchtpu.graph.interpret import RECOMPUTED
 from torchtpu.graph.overloads import key_of
 from torchtpu.rules import find
@@ -34,20 +35,24 @@ def prepare() -> None:
     fakes.register()
 
 
-def compile_graph(module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> KeptGraph:
     """One operator if all of it has rules and is on the device, else several, and what is between them."""
-    from functorch.compile import make_boxed_func
-
     _infer_draws(module)
-    return region.make(module) or make_boxed_func(parts.make(module))
+    return KeptGraph(module, _make)
 
 
-def compile_backward(module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def compile_backward(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> KeptGraph:
     """A backward pass, which may repeat work of the forward pass where the user asked for checkpointing."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.meta.get("partitioner_tag") != "is_backward":
             node.meta[RECOMPUTED] = "recompute" in node.meta or "rng_state" in node.kwargs
     return compile_graph(module, example_inputs)
+
+
+def _make(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    from functorch.compile import make_boxed_func
+
+    return region.make(module) or make_boxed_func(parts.make(module))
 
 
 def _infer_draws(module: torch.fx.GraphModule) -> None:

@@ -56,8 +56,26 @@ def _device_interface(module: ModuleType) -> None:
     module.TpuInterface = interface(module)  # type: ignore[attr-defined]
 
 
+def _convert_frame(module: ModuleType) -> None:
+    """Where Dynamo gives a whole frame up it says so only in its log, and no backend hears of it."""
+    convert = module.ConvertFrame.__call__
+
+    @functools.wraps(convert)
+    def __call__(self: Any, frame: Any, cache_entry: Any, hooks: Any, frame_state: Any, skip: int = 0) -> Any:
+        result = convert(self, frame, cache_entry, hooks, frame_state, skip=skip + 1)  # frames that are not the user's
+        if result.skip_reason == _GIVEN_UP:
+            from torchtpu.compile import telling
+
+            telling.tell_frame(frame)
+        return result
+
+    module.ConvertFrame.__call__ = __call__  # type: ignore[attr-defined]
+
+
+_GIVEN_UP = "an error was suppressed during compilation"
 _PATCHES: Mapping[str, Callable[[ModuleType], None]] = {
     "torch.nn.attention.flex_attention": _flex_attention,
     "torch._higher_order_ops.associative_scan": _associative_scan,
     "torch._dynamo.device_interface": _device_interface,
+    "torch._dynamo.convert_frame": _convert_frame,
 }

@@ -160,7 +160,8 @@ def _is_region(module: torch.fx.GraphModule) -> bool:
     inside = all(is_here(v) or (v.device.type == "cpu" and v.dim() == 0) for v in tensors)
     others = all(isinstance(v, torch.Tensor | torch.Generator | int) or is_symbolic(v) for v in given)
     kept = all(is_here(v) for v in output_values(module.graph) if isinstance(v, torch.Tensor))
-    sized = all(shape_symbols(node.meta.get("val")) <= known_symbols(given) for node in module.graph.nodes)
+    known = known_symbols(given)
+    sized = all(shape_symbols(node.meta.get("val")) <= known for node in module.graph.nodes)
     return inside and others and kept and sized and any(map(is_here, tensors)) and is_computable(module.graph)
 
 

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from torchtpu.runtime.user_code import stack_level
 
@@ -33,8 +34,34 @@ def tell_break(graph_module: torch.fx.GraphModule) -> None:
         return
     frame = reason.user_stack[-1] if reason.user_stack else None
     _tell(
-        "a graph break", f"{frame.filename}:{frame.lineno}" if frame else "an unknown line", _in_one_line(reason.reason),
+        "a graph break", f"{frame.filename}:{frame.lineno}" if frame else "an unknown line", _in_one_line(_why(reason.reason)),
         "The code there runs as Python does, and the rest is compiled on its own. fullgraph=True makes it an error.")
+
+
+def tell_frame(frame: Any) -> None:
+    """A function that Dynamo gave up as a whole, if it works on the device."""
+    if not any(map(_is_on_device, tree_leaves(list(frame.f_locals.values())))):
+        return
+    from torch._dynamo.utils import get_compilation_metrics
+
+    code, metrics = frame.f_code, get_compilation_metrics()
+    why = metrics[-1].fail_reason if metrics else None
+    _tell(
+        f"the function {code.co_name}", f"{code.co_filename}:{code.co_firstlineno}", _in_one_line(why or "Dynamo gave it up"),
+        "All of it runs as Python does; functions that it calls may be compiled. fullgraph=True makes it an error.")
+
+
+def _is_on_device(value: Any) -> bool:
+    if isinstance(value, torch.nn.Module):
+        value = next(value.parameters(), None)
+    return isinstance(value, torch.Tensor) and value.device.type == "tpu"
+
+
+def _why(reason: str) -> str:
+    """Where Dynamo goes back to an earlier state of the frame it names only that; why it did is what it counted last."""
+    from torch._dynamo.utils import counters
+
+    return next(reversed(counters["graph_break"]), reason) if reason == "step_unsupported" else reason
 
 
 def _tell(what: str, line: str, why: str, consequence: str) -> None:

@@ -27,8 +27,9 @@ def forget_breaks() -> None:
 
 
 def findings(elapsed_s: float) -> list[Finding]:
-    """Graph breaks since they were last forgotten, and recompilations of the last ``elapsed_s`` seconds, by user line."""
-    return [] if _utils() is None else [*_graph_breaks(), *_recompilations(time.time() - elapsed_s)]
+    """Graph breaks since they were last forgotten, and what else was of the last ``elapsed_s`` seconds, by user line."""
+    since_s = time.time() - elapsed_s
+    return [] if _utils() is None else [*_graph_breaks(), *_given_up(since_s), *_recompilations(since_s)]
 
 
 def _graph_breaks() -> list[Finding]:
@@ -43,6 +44,16 @@ def _graph_breaks() -> list[Finding]:
 
 def _line(stack: list[Any]) -> str:
     return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "unknown"
+
+
+def _given_up(since_s: float) -> list[Finding]:
+    """Functions of which Dynamo compiled nothing; it counts no graph break for them."""
+    failed = [m for m in _utils().get_compilation_metrics() if m.fail_reason and (m.start_time_us or 0) / 1e6 >= since_s]
+    return [
+        Finding("graph break", _compiled_line(m), (m.duration_us or 0) / 1e6,
+                f"torch.compile gave up {m.co_name}, which runs as Python does: {_short(m.fail_reason)}",
+                "Take this out of the compiled function, or compile a function that it is not part of.")
+        for m in failed]
 
 
 def _recompilations(since_s: float) -> list[Finding]:

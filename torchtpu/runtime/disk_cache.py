@@ -1,8 +1,9 @@
 """Compiled programs on disk: a directory of checked files that several processes may share and any of them may die in.
 
 An entry is one file (cache_entry.py), written under a temporary name and renamed, so that readers see whole files only. Nothing
-here is unpickled. Payloads are native code, so the directory has to belong to the user and be writable by nobody else. Whatever is
-wrong with a file or the disk costs a recompile and one warning a kind, never an error: programs go on without a cache.
+here is unpickled. Payloads are native code, and pickled graphs, so the directory has to belong to the user and be writable by
+nobody else. Whatever is wrong with a file or the disk costs a recompile and one warning a kind, never an error: programs go on
+without a cache.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import secrets
 import stat
@@ -310,6 +312,14 @@ class DiskCache:
                 _tell(f"sweep {error.errno}", f"cannot lock {entry.path} ({error.strerror}); it stays.")
             finally:
                 os.close(file)
+
+
+@functools.cache
+def of_process() -> DiskCache | None:
+    """The cache that the environment variables describe; None if they turn it off."""
+    if not flags.get("TORCHTPU_CACHE"):
+        return None
+    return DiskCache(default_directory(), flags.get("TORCHTPU_CACHE_MAX_BYTES"))
 
 
 def _touch(file: int) -> None:

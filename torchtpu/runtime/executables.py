@@ -16,12 +16,11 @@ import jax
 import numpy as np
 from jax.experimental import serialize_executable
 
-from torchtpu import _C, flags
+from torchtpu import _C
 from torchtpu.errors import CompileError, ExecutionError, OutOfMemoryError, UnsupportedDtypeError
 from torchtpu.graph.program import RecordedProgram
-from torchtpu.runtime import compile_limits, installation, known_programs, memory, progress, step_hooks, trace
+from torchtpu.runtime import compile_limits, disk_cache, installation, known_programs, memory, progress, step_hooks, trace
 from torchtpu.runtime.counters import ProgramRecord, counters
-from torchtpu.runtime.disk_cache import DiskCache, default_directory
 from torchtpu.runtime.user_code import user_line
 
 _MEMORY_FIELDS = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes", "alias_size_in_bytes")
@@ -188,13 +187,6 @@ def memory_of(compiled: jax.stages.Compiled) -> dict[str, int]:
 
 
 @functools.cache
-def _disk() -> DiskCache | None:
-    if not flags.get("TORCHTPU_CACHE"):
-        return None
-    return DiskCache(flags.get("TORCHTPU_CACHE_DIR") or default_directory(), flags.get("TORCHTPU_CACHE_MAX_BYTES"))
-
-
-@functools.cache
 def _fingerprint(device: jax.Device) -> str:
     """Everything beside the program that an executable depends on."""
     facts = {
@@ -210,7 +202,7 @@ def _disk_key(program: RecordedProgram, device: jax.Device) -> str:
 
 
 def _store(executable: Executable, compiled: jax.stages.Compiled, device: jax.Device, compile_s: float) -> None:
-    disk = _disk()
+    disk = disk_cache.of_process()
     if disk is None:
         return
     payload, _, _ = serialize_executable.serialize(compiled)
@@ -223,7 +215,7 @@ def _store(executable: Executable, compiled: jax.stages.Compiled, device: jax.De
 
 
 def _load(program: RecordedProgram, device: jax.Device) -> Executable | None:
-    disk = _disk()
+    disk = disk_cache.of_process()
     entry = disk.get(_disk_key(program, device)) if disk is not None else None
     if entry is None:
         return None

@@ -1,0 +1,167 @@
+"""What AOTAutograd made of a graph, in the cache of compiled programs: another process takes it from there and traces nothing.
+
+PyTorch has such a cache for Inductor. Its keys, guards and checks serve here as they are, and so does what it stores beside the
+graphs; only where entries lie is ours, so that they are checked, bounded, listed and packed like programs. Dynamo's own work is not
+kept: its guards are about live objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import pickle
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache
+from torch._guards import detect_fake_mode
+from torch._inductor.output_code import OutputCode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx._graph_pickler import GraphPickler, Options
+
+from torchtpu.runtime import disk_cache, installation
+from torchtpu.runtime.user_code import user_line
+
+Make = Callable[[torch.fx.GraphModule], Callable[..., Any]]
+_NAMESPACES = ("aten", "prims", "prim", "torchtpu")
+"""Of operators whose gradients are PyTorch's or ours, so that its version tells which."""
+
+
+class KeptGraph(OutputCode):
+    """A compiled graph that can be pickled. ``make`` is a function of a module, which makes it in the other process, too."""
+
+    def __init__(self, module: torch.fx.GraphModule, make: Make) -> None:
+        super().__init__()
+        self._boxed_call = True  # on the object, whose dictionary PyTorch's wrappers copy
+        self._make = make
+        self._pickled = _pickled(module)  # now, because making it changes the graph
+        self._call: Callable[..., Any] | None = make(module)
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        assert self._call is not None
+        return self._call(inputs)
+
+    def prepare_for_serialization(self) -> None:
+        """Of a copy that is about to be pickled.
+
+        Raises:
+            BypassAOTAutogradCache: something in the graph cannot be; PyTorch goes on without an entry.
+        """
+        if isinstance(self._pickled, Exception):
+            raise BypassAOTAutogradCache(f"the graph cannot be pickled: {self._pickled}")
+        self._call = None
+
+    def post_compile(self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any) -> None:
+        """Of one that was unpickled: PyTorch calls it once there are inputs, whose open sizes the graph takes part in."""
+        fake_mode = detect_fake_mode(example_inputs)
+        assert fake_mode is not None and isinstance(self._pickled, bytes)
+        module = GraphPickler.loads(self._pickled, fake_mode)
+        assert isinstance(module, torch.fx.GraphModule)
+        module.recompile()
+        self._call = self._make(module)
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """There is none."""
+
+
+def _pickled(module: torch.fx.GraphModule) -> bytes | Exception:
+    """The graph, or why it cannot be stored: whatever its objects raise when they are pickled, as random generators do."""
+    try:
+        with unset_fake_temporarily():  # constants are read
+            return GraphPickler.dumps(module, Options(ops_filter=None))
+    except Exception as error:
+        return error
+
+
+def can_be_kept(module: torch.fx.GraphModule) -> bool:
+    """Whether PyTorch's key tells all that the result depends on: of an operator that a user defines it has only the name."""
+    inside = (inner for inner in module.modules() if isinstance(inner, torch.fx.GraphModule))
+    return all(_namespace(node.target) in (*_NAMESPACES, None) for inner in inside for node in inner.graph.nodes)
+
+
+def _namespace(target: Any) -> str | None:
+    """Of an operator, with or without its overload; None for whatever else a node may call."""
+    if isinstance(target, torch._ops.OpOverload):
+        target = target.overloadpacket
+    return target._qualified_op_name.split("::")[0] if isinstance(target, torch._ops.OpOverloadPacket) else None
+
+
+_patching = threading.RLock()
+
+
+@contextlib.contextmanager
+def keeping(module: torch.fx.GraphModule) -> Iterator[None]:
+    """While AOTAutograd runs in it, it looks for its results in our cache, and puts them there."""
+    disk = disk_cache.of_process() if can_be_kept(module) else None
+    if disk is None:
+        with torch._functorch.config.patch(enable_autograd_cache=False):
+            yield
+        return
+    # Backward graphs are made at once, because an entry has both.
+    settings = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
+    with _patching, torch._functorch.config.patch(settings), _replaced(_Entries(disk, time.perf_counter())):
+        yield
+
+
+class _Entries:
+    """Our cache in the place of PyTorch's folder."""
+
+    def __init__(self, disk: disk_cache.DiskCache, start: float) -> None:
+        self._disk = disk
+        self._start = start
+
+    def iterate_over_candidates(self, local: bool, remote_cache: Any, key: str) -> Iterator[tuple[Any, bytes, bool]]:
+        """The one entry of a key, if there is any."""
+        found = self._disk.get(_key(key))
+        if found is None:
+            return
+        try:
+            entry = pickle.loads(found[1])
+        except Exception as error:  # another build of PyTorch, under the same version, may raise anything
+            warnings.warn(f"a cached graph could not be loaded and is traced again: {error}", disk_cache.CacheWarning, stacklevel=2)
+            return
+        yield entry, found[1], True
+
+    def write_to_local_cache(self, key: str, content: bytes) -> None:
+        """Store an entry. All of the header is for people: `torchtpu cache` shows it."""
+        header = {
+            "reason": "torch.compile", "compile_s": round(time.perf_counter() - self._start, 3), "line": user_line(),
+            "installation": installation.facts(),
+        }
+        self._disk.put(_key(key), header, content)
+
+
+@contextlib.contextmanager
+def _replaced(entries: _Entries) -> Iterator[None]:
+    ours = {"iterate_over_candidates": entries.iterate_over_candidates, "_write_to_local_cache": entries.write_to_local_cache}
+    inherited = {name: AOTAutogradCache.__dict__.get(name) for name in ours}
+    for name, function in ours.items():
+        setattr(AOTAutogradCache, name, staticmethod(function))
+    try:
+        yield
+    finally:
+        for name, before in inherited.items():
+            if before is None:
+                delattr(AOTAutogradCache, name)
+            else:
+                setattr(AOTAutogradCache, name, before)
+
+
+def _key(key: str) -> str:
+    return hashlib.sha256(f"graph {_fingerprint()} {key}".encode()).hexdigest()
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """What a result depends on beside PyTorch's key: which operators are decomposed, and how graphs are made."""
+    sources = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        sources.update(path.read_bytes())
+    return hashlib.sha256(json.dumps([installation.facts(), sources.hexdigest()], sort_keys=True).encode()).hexdigest()
