@@ -12,7 +12,8 @@ from tests.opinfo.case import CPU, Case, Side, is_plain, tensors
 from tests.opinfo.effects import Effects, Problem, differences, gradient_differences, run, same_values
 from tests.opinfo.outcomes import worst
 from tests.opinfo.referee import Referee
-from torchtpu.errors import RuleError, UnsupportedDtypeError
+from torchtpu.errors import MissingRuleError, RuleError, UnsupportedDtypeError
+from torchtpu.graph.cpu_only import is_stated
 
 TPU = torch.device("tpu", 0)
 
@@ -124,9 +125,15 @@ def _collected(problems: Iterator[Problem]) -> list[Problem]:
         for problem in problems:
             found.append(problem)  # noqa: PERF402 - those before an exception count
     except Exception as error:
-        cannot = isinstance(error, NotImplementedError | UnsupportedDtypeError)
-        found.append(Problem("unsupported" if cannot else "error", told(error)))
+        found.append(Problem(_refusal(error), told(error)))
     return found
+
+
+def _refusal(error: Exception) -> str:
+    """The outcome of a call at which the device raised."""
+    if isinstance(error, MissingRuleError) and is_stated(str(error).partition(": ")[0]):
+        return "no-fallback"
+    return "unsupported" if isinstance(error, NotImplementedError | UnsupportedDtypeError) else "error"
 
 
 def check_error(case: Case, mode: str, device: torch.device = TPU) -> Verdict:

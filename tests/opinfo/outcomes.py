@@ -23,6 +23,7 @@ MEANING = {
     "compile-pass": "--compile: it compiles",
     "compile-none": "--compile: there is nothing to compute",
     "error-pass": "both raised the same type",
+    "no-fallback": "--fallback=error: no accelerator computes it (torchtpu/graph/cpu_only.py)",
     "layout": "not strided, and the device does not handle it",
     "cpu-refuses": "the CPU raised, so there is nothing to compare",
     "cpu-accepts": "an error sample about which the CPU has no complaint",

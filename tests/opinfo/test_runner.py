@@ -18,6 +18,7 @@ from tests.opinfo.options import Checks, parse
 from tests.opinfo.outcomes import Record
 from tests.opinfo.referee import Referee
 from tests.opinfo.samples import cases
+from torchtpu.errors import MissingRuleError
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -155,6 +156,19 @@ def test_equal_values_have_no_order() -> None:
 def test_a_refusal_of_the_cpu() -> None:
     """It is no failure of the device."""
     assert check(Case("sample", "fn", torch.mm, (X, X)), CPU).outcome == "cpu-refuses"
+
+
+@pytest.mark.parametrize(("op", "outcome"), [
+    ("aten::linalg_eig", "no-fallback"), ("aten::linalg_eigvals.out", "no-fallback"), ("aten::mm", "unsupported")])
+def test_only_stated_operators_may_need_the_cpu(op: str, outcome: str) -> None:
+    """With TORCHTPU_FALLBACK=error."""
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if x.device.type != "cpu":
+            raise MissingRuleError(op=op)
+        return x
+
+    verdict = check(Case("sample", "fn", function, (X,)), torch.device("meta"))
+    assert [problem.outcome for problem in verdict.problems] == [outcome]
 
 
 @pytest.mark.parametrize(("second", "outcome"), [(IndexError, "error-pass"), (ValueError, "error-type"), (None, "error-missed")])

@@ -12,3 +12,12 @@ CPU_ONLY: dict[str, str] = {
     "aten::linalg_ldl_solve": _PIVOTED,
     "aten::_spdiags": "its result is a sparse tensor, and this device holds dense ones only",
 }
+
+
+def is_stated(op: str) -> bool:
+    """Whether an overload is of one of these operators, ``out=`` and the form with a gradient included."""
+    return _name(op) in map(_name, CPU_ONLY)
+
+
+def _name(op: str) -> str:
+    return op.partition("::")[2].partition(".")[0].lstrip("_")
