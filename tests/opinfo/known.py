@@ -16,7 +16,6 @@ _NO_COMPLEX128 = "XLA:TPU emulates float64, but complex numbers of two of them o
 _SHORT_DENOMINATOR = "the CPU leaves out the leading coefficient of denominators, and is wrong in the seventh digit"
 _STRIDED_OUT = "the CPU misplaces what it writes to an out= argument that is not contiguous, or leaves it out"
 _RESIZES_OUT = "PyTorch resizes the out= argument by an operator that counts as a write, on every device but the CPU"
-_UNSTABLE = "which of equal elements comes first is not specified, and is another one on the CPU"
 _LAZY_CONJUGATE = "the CPU leaves the conjugation of the result undone until it is read"
 
 _RESIZED = (
@@ -49,9 +48,6 @@ KNOWN: dict[Key, str] = {
     ("logcumsumexp", "complex64", "fn"):
         "complex sums are carried in single precision, the CPU's in double: the gradient, which subtracts them, loses digits",
     **dict.fromkeys(((name, "*", "out") for name in _RESIZED), _RESIZES_OUT),
-    **dict.fromkeys((("kthvalue", dtype, "*") for dtype in ("int32", "int64", "uint8")), _UNSTABLE),
-    **dict.fromkeys((("mode", dtype, "*") for dtype in ("bfloat16", "float16", "int64", "int32", "uint8")), _UNSTABLE),
-    **dict.fromkeys((("msort", dtype, "fn") for dtype in ("bfloat16", "float16")), _UNSTABLE),
     **dict.fromkeys((("vdot", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
     **dict.fromkeys((("linalg.lu_solve", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
     ("view_as_complex", "float16", "*"): _NO_COMPLEX32,

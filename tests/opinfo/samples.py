@@ -16,7 +16,8 @@ from tests.opinfo.options import Checks
 
 _FRESH = re.compile(r"(^|\.)(new_)?empty(_like|_strided|_permuted)?$|^resize_")
 _HOST_REST = ("tensor_split",)  # PyTorch reads the places to split at on the CPU
-_DIM_PLACE = {"sort": 1, "argsort": 1, "topk": 2}  # where they take the dim; they promise no order among equal values
+# They promise no order among equal values; where they take the dim, if they return places along it.
+_DIM_PLACE = {"sort": 1, "argsort": 1, "topk": 2, "kthvalue": 2, "mode": 1, "msort": None}
 _OUT_FORMS = ("same", "strided", "empty")
 _STEPS = 3  # of an optimizer
 
@@ -66,13 +67,18 @@ def _has_ties(entry: Any, sample: Any) -> bool:
     return unordered and sample.input.unique().numel() < sample.input.numel()
 
 
-def _values_at(sample: Any, place: int) -> Callable[[Any], Any]:
+def _values_at(sample: Any, place: int | None) -> Callable[[Any], Any]:
     """Of results that name places of the input, the values there."""
+    if place is None:
+        return sample.output_process_fn_grad
     dim = sample.kwargs.get("dim", (sample.input, *sample.args, *[-1] * place)[place])
 
     def process(result: Any) -> Any:
         *kept, indices = (result,) if isinstance(result, torch.Tensor) else result
-        return [*kept, sample.input.detach().gather(dim, indices.cpu())]
+        indices = indices.cpu()
+        if indices.dim() < sample.input.dim():
+            indices = indices.unsqueeze(dim)
+        return [*kept, sample.input.detach().gather(dim, indices)]
 
     return process
 
