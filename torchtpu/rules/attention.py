@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from torchtpu.rules._wide import number, widen
+from torchtpu.rules._wide import number, wide_on_cpu, widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
 
@@ -25,7 +25,8 @@ Array = jax.Array
 
 def _einsum(ctx: RuleContext, spec: str, a: Array, b: Array) -> Array:
     """A product of two operands of one dtype, accumulated and returned in the wide dtype."""
-    return jnp.einsum(spec, a, b, precision=ctx.matmul_precision, preferred_element_type=ctx.accum(a.dtype))
+    wide = ctx.accum(a.dtype)
+    return wide_on_cpu(lambda a, b: jnp.einsum(spec, a, b, precision=ctx.matmul_precision, preferred_element_type=wide), a, b)
 
 
 def _with_batch(x: Array) -> Array:
