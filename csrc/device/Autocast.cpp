@@ -35,6 +35,8 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 #define _KERNEL_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
   AT_FORALL_PROMOTE(_KERNEL_PROMOTE)
 
+  KERNEL_PRIVATEUSEONE(_cudnn_rnn, lower_precision_fp)
+
   m.impl("binary_cross_entropy", &refuse_binary_cross_entropy);
 }
 

@@ -234,6 +234,8 @@ void record_unregistered(const c10::OperatorHandle& op, c10::DispatchKeySet /*ke
 // Composite for other devices, one node here.
 const std::unordered_set<std::string>& recorded_composites() {
   static const auto* names = new std::unordered_set<std::string>{
+      "aten::_cudnn_rnn",
+      "aten::_cudnn_rnn_backward",
       "aten::_safe_softmax",
       "aten::convolution",
       "aten::convolution_backward",

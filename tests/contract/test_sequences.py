@@ -47,6 +47,96 @@ def test_packed_sequences(name, sort):
     torch.testing.assert_close(recurrent(name, "tpu", sort), recurrent(name, "cpu", sort), rtol=1e-4, atol=1e-5)
 
 
+def whole(name: str, device: str, dtype: torch.dtype, given: bool) -> list[torch.Tensor]:
+    """Results and gradients of layers over sequences of one length, from given states or from none."""
+    torch.manual_seed(0)
+    kind, options = RECURRENT[name]
+    layer = kind(3, 4, **options, batch_first=given, dtype=dtype)
+    x = torch.randn(2, 5, 3, dtype=dtype) if given else torch.randn(5, 2, 3, dtype=dtype)
+    states = [torch.randn(layer.num_layers * (1 + layer.bidirectional), 2, width, dtype=dtype)
+              for width in ((layer.proj_size or 4), 4)[:2 if kind is nn.LSTM else 1]] if given else []
+    layer.to(device)
+    leaves = [t.to(device).requires_grad_() for t in (x, *states)]
+    start = tuple(leaves[1:]) if len(leaves) > 2 else leaves[1] if given else None
+    out, last = layer(leaves[0], start)
+    lasts = last if isinstance(last, tuple) else (last,)
+    (out.square().sum() + sum(s.sin().sum() for s in lasts)).backward()
+    return to_cpu([out, *lasts, *(t.grad for t in leaves), *(p.grad for p in layer.parameters())])
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # PyTorch's own, on the CPU
+@pytest.mark.parametrize("given", [True, False], ids=["given states", "no states"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9), (torch.bfloat16, 8e-2)], ids=str)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_whole_layers(name, dtype, tolerance, given):
+    torch.testing.assert_close(
+        whole(name, "tpu", dtype, given), whole(name, "cpu", dtype, given), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_long_sequences_are_no_more_operators(kind):
+    layer = kind(3, 4, bidirectional=True).to("tpu")
+
+    def num_recorded(time: int) -> int:
+        before = torchtpu.inspect.counters()["records"]
+        layer(torch.zeros(time, 2, 3, device="tpu"))[0].sum().backward()
+        return torchtpu.inspect.counters()["records"] - before
+
+    num_recorded(2)  # gradients are added to from here on
+    assert num_recorded(3) == num_recorded(30)
+
+
+def test_inference_mode_uses_the_same_operator():
+    layer, x = nn.GRU(3, 4).to("tpu"), torch.randn(5, 2, 3).to("tpu")
+    before = torchtpu.inspect.counters()["records"]
+    with torch.inference_mode():
+        out = layer(x)[0]
+        assert torchtpu.inspect.counters()["records"] - before < 10
+    torch.testing.assert_close(out.cpu(), layer(x)[0].detach().cpu())
+
+
+def test_autocast_of_layers():
+    layer = nn.LSTM(3, 4, num_layers=2).to("tpu")
+    x = torch.randn(5, 2, 3).to("tpu").requires_grad_()
+    with torch.autocast("tpu"):
+        out, (h, c) = layer(x)
+    assert out.dtype == h.dtype == c.dtype == torch.bfloat16
+    out.sum().backward()
+    assert x.grad is not None and x.grad.dtype == torch.float32
+    torch.testing.assert_close(out.detach().float(), layer(x)[0].detach(), rtol=3e-2, atol=3e-2)
+
+
+def test_dropout_between_layers():
+    layer, x = nn.LSTM(3, 64, num_layers=2, dropout=0.5).to("tpu"), torch.randn(5, 2, 3).to("tpu")
+    assert not torch.equal(layer(x)[0], layer(x)[0])
+    layer.eval()
+    assert torch.equal(layer(x)[0], layer(x)[0])
+
+
+def test_gradients_of_gradients_of_layers():
+    """As with cuDNN: the error tells the switch, and with it PyTorch takes the layer apart."""
+    def twice(device: str) -> torch.Tensor:
+        torch.manual_seed(0)
+        layer, x = nn.LSTM(3, 4), torch.randn(5, 2, 3)
+        leaf = x.to(device).requires_grad_()
+        (grad,) = torch.autograd.grad(layer.to(device)(leaf)[0].square().sum(), leaf, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), leaf)[0].cpu()
+
+    with pytest.raises(NotImplementedError, match=r"torch.backends.cudnn.flags\(enabled=False\)"):
+        twice("tpu")
+    with torch.backends.cudnn.flags(enabled=False):
+        torch.testing.assert_close(twice("tpu"), twice("cpu"), rtol=1e-4, atol=1e-5)
+
+
+def test_transforms_take_layers_apart():
+    layer, x = nn.RNN(3, 4).to("tpu"), torch.randn(5, 2, 3).to("tpu")
+    leaf = x.clone().requires_grad_()
+    layer(leaf)[0].square().sum().backward()
+    torch.testing.assert_close(torch.func.grad(lambda x: layer(x)[0].square().sum())(x).cpu(), leaf.grad.cpu())
+    _, tangent = torch.func.jvp(lambda x: layer(x)[0].square().sum(), (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(tangent.cpu(), leaf.grad.sum().cpu())
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("train", [True, False])
 def test_attention_with_masks(need_weights, train):

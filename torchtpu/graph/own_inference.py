@@ -29,6 +29,25 @@ def _gru_cell_backward(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> tu
     return *gates, grad_hy.new_empty((batch, hidden)), *biases
 
 
+def _rnn_layer(
+    input: Tensor, weight: list[Tensor], stride: int, buffer: None, hx: Tensor, cx: Tensor | None, *options: Any
+) -> tuple[Tensor, ...]:
+    """What is reserved for the gradient are the cell states, in the dtype that they are computed in."""
+    directions, batch, hidden = hx.shape
+    time = input.shape[0]
+    wide = torch.float32 if input.itemsize == 2 else input.dtype
+    last, cells = ((0,), (0,)) if cx is None else (cx.shape, (directions, time, batch, hidden))
+    return (input.new_empty((time, batch, directions * hidden)), hx.new_empty(hx.shape), hx.new_empty(last),
+            input.new_empty(cells, dtype=wide), input.new_empty(0))
+
+
+def _rnn_layer_backward(
+    input: Tensor, weight: list[Tensor], stride: int, buffer: Tensor, hx: Tensor, cx: Tensor | None, *_: Any
+) -> tuple[Any, ...]:
+    grads = [t if t is None else t.new_empty(t.shape) for t in (input, hx, cx)]
+    return *grads, [w.new_empty(w.shape) for w in weight]
+
+
 def _like(place: int) -> Callable[..., Tensor]:
     """One row-major tensor with the shape and dtype of an argument."""
     return lambda *arguments, **_: arguments[place].new_empty(arguments[place].shape)
@@ -157,6 +176,8 @@ INFERENCE: dict[str, Callable[..., Any]] = {
     "aten::_histogramdd_bin_edges": lambda self, bins, **_: [self.new_empty(num + 1) for num in bins],
     "aten::_histogramdd_from_bin_cts": _histogramdd,
     "aten::_histogramdd_from_bin_tensors": _histogramdd,
+    "aten::_cudnn_rnn": _rnn_layer,
+    "aten::_cudnn_rnn_backward": _rnn_layer_backward,
     "aten::_thnn_fused_lstm_cell": _lstm_cell,
     "aten::_thnn_fused_gru_cell": _gru_cell,
     "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,

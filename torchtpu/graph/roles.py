@@ -61,7 +61,7 @@ _USES_PRECISION = frozenset({
     "_slow_conv2d_forward", "_slow_conv2d_backward", "slow_conv3d_forward", "slow_conv_dilated2d", "slow_conv_dilated3d",
     "slow_conv_transpose2d", "slow_conv_transpose3d",
     "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_fused_attention_overrideable_backward",
-    "_addmm_activation", "_grouped_mm", "region",
+    "_addmm_activation", "_grouped_mm", "_cudnn_rnn", "_cudnn_rnn_backward", "region",
 })
 
 

@@ -54,4 +54,5 @@ def _is_random(op: torch._ops.OpOverload, call: Any) -> bool:
 
 def draws_numbers(op: torch._ops.OpOverload, arguments: Mapping[str, Any]) -> bool:
     """Whether a call of ``op`` with these arguments, by name, draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in op.tags and bool(arguments.get("dropout_p", 1) != 0)
+    share = arguments.get("dropout_p", arguments.get("dropout", 1))
+    return torch.Tag.nondeterministic_seeded in op.tags and bool(share != 0)

@@ -16,16 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from torchtpu.rules._wide import number, widen
+from torchtpu.rules._wide import number, wide_einsum, widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
 
 Array = jax.Array
-
-
-def _einsum(ctx: RuleContext, spec: str, a: Array, b: Array) -> Array:
-    """A product of two operands of one dtype, accumulated and returned in the wide dtype."""
-    return jnp.einsum(spec, a, b, precision=ctx.matmul_precision, preferred_element_type=ctx.accum(a.dtype))
 
 
 def _with_batch(x: Array) -> Array:
@@ -50,7 +45,7 @@ def _scores(
 ) -> Array:
     """Scaled scores [B, H, G, Q, K], with the bias, and minus infinity above the diagonal where causal."""
     factor = 1 / math.sqrt(q_BHGQD.shape[-1]) if scale is None else scale
-    scores = _einsum(ctx, "bhgqd,bhkd->bhgqk", q_BHGQD, k_BHKD)
+    scores = wide_einsum(ctx, "bhgqd,bhkd->bhgqk", q_BHGQD, k_BHKD)
     scores = scores * number(factor, scores)
     if attn_bias is not None:
         scores = scores + _group_bias(attn_bias, k_BHKD.shape[1], q_BHGQD.shape[2])
@@ -89,7 +84,7 @@ def _attend(
         data = jax.random.key_data(ctx.key())
         words = (data[0].astype(jnp.int64), data[1].astype(jnp.int64))
         probs = probs * _dropout_factor(words, dropout_p, probs.shape, probs.dtype)
-    out = _einsum(ctx, "bhgqk,bhkd->bhgqd", probs.astype(v.dtype), v)
+    out = wide_einsum(ctx, "bhgqk,bhkd->bhgqd", probs.astype(v.dtype), v)
     return out, lse, words
 
 
@@ -151,7 +146,7 @@ def aten__scaled_dot_product_fused_attention_overrideable_backward(
     g = g.astype(v.dtype)
     scores = _scores(ctx, q, k, attn_bias, is_causal, scale)
     probs = jnp.exp(scores - widen(logsumexp).reshape(*scores.shape[:-1], 1))
-    grad_probs = _einsum(ctx, "bhgqd,bhkd->bhgqk", g, v)
+    grad_probs = wide_einsum(ctx, "bhgqd,bhkd->bhgqk", g, v)
     dropped = probs
     if dropout_p > 0:
         factor = _dropout_factor((philox_seed, philox_offset), dropout_p, probs.shape, probs.dtype)
@@ -162,9 +157,9 @@ def aten__scaled_dot_product_fused_attention_overrideable_backward(
     # Sized down before the products, whose rounding the scaling commutes with up to a power of two.
     scaled = (grad_scores * factor).astype(q.dtype)
     grads = (
-        lambda: _einsum(ctx, "bhgqk,bhkd->bhgqd", scaled, k).reshape(query.shape),
-        lambda: _einsum(ctx, "bhgqk,bhgqd->bhkd", scaled, q).reshape(key.shape),
-        lambda: _einsum(ctx, "bhgqk,bhgqd->bhkd", dropped.astype(g.dtype), g).reshape(value.shape),
+        lambda: wide_einsum(ctx, "bhgqk,bhkd->bhgqd", scaled, k).reshape(query.shape),
+        lambda: wide_einsum(ctx, "bhgqk,bhgqd->bhkd", scaled, q).reshape(key.shape),
+        lambda: wide_einsum(ctx, "bhgqk,bhgqd->bhkd", dropped.astype(g.dtype), g).reshape(value.shape),
         lambda: _bias_grad(grad_scores, attn_bias),
     )
     return tuple(grad() if wanted else None for grad, wanted in zip(grads, grad_input_mask, strict=True))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from torchtpu.rules._numbers import Scalar
-from torchtpu.rules._wide import number, widen
+from torchtpu.rules._wide import number, wide_einsum, widen
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
 
@@ -21,8 +21,7 @@ QUERIES_BY_KEYS, BATCH_BY_KEYS = 0, 1
 
 def _linear(ctx: RuleContext, x: Array, weight: Array, bias: Array | None) -> Array:
     """``x @ weight.T + bias`` in the wide dtype."""
-    out = jnp.einsum("...i,oi->...o", x.astype(weight.dtype), weight, precision=ctx.matmul_precision,
-                     preferred_element_type=ctx.accum(weight.dtype))
+    out = wide_einsum(ctx, "...i,oi->...o", x.astype(weight.dtype), weight)
     return out if bias is None else out + widen(bias)
 
 
@@ -47,13 +46,11 @@ def _attend(ctx: RuleContext, query: Array, key: Array, value: Array, num_head: 
     q, k, v = (_heads(_linear(ctx, x, w, b), num_head)
                for x, w, b in zip((query, key, value), weights, biases, strict=True))
     q = q * (1 / math.sqrt(q.shape[-1]))
-    scores = jnp.einsum("bhqd,bhkd->bhqk", q.astype(dtype), k.astype(dtype), precision=ctx.matmul_precision,
-                        preferred_element_type=ctx.accum(dtype))
+    scores = wide_einsum(ctx, "bhqd,bhkd->bhqk", q.astype(dtype), k.astype(dtype))
     if mask is not None:
         scores = jnp.where(_allowed(mask, mask_type), scores, -jnp.inf)
     probs = jax.nn.softmax(scores, axis=-1)
-    out = jnp.einsum("bhqk,bhkd->bqhd", probs.astype(dtype), v.astype(dtype), precision=ctx.matmul_precision,
-                     preferred_element_type=ctx.accum(dtype))
+    out = wide_einsum(ctx, "bhqk,bhkd->bqhd", probs.astype(dtype), v.astype(dtype))
     return _linear(ctx, out.reshape(*out.shape[:2], -1), *proj), probs
 
 

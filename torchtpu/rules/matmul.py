@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from torchtpu.rules._numbers import Scalar, cast, is_bool, is_zero, scaled
+from torchtpu.rules._wide import wide_on_cpu
 from torchtpu.rules.context import RuleContext
 from torchtpu.rules.registry import lower
 
@@ -20,16 +21,13 @@ _BATCHED = (((2,), (1,)), ((0,), (0,)))
 
 def _dot(ctx: RuleContext, left: Array, right: Array, dimensions: Any) -> Array:
     """A product in its accumulation dtype."""
-    if dimensions is _BATCHED and left.shape[0] == 1:
-        # Not only simpler: XLA drops such a batch late, and its CPU cannot run the product of 16-bit floats that is left.
-        return _dot(ctx, left[0], right[0], _MATMUL)[None]
     def by_unit(left: Array, right: Array) -> Array:
         return lax.dot_general(
             left, right, dimensions, precision=ctx.matmul_precision, preferred_element_type=ctx.accum(left.dtype))
 
     if left.dtype == np.int64:
         return lax.platform_dependent(left, right, tpu=functools.partial(_summed, dimensions=dimensions), default=by_unit)
-    return by_unit(left, right)
+    return wide_on_cpu(by_unit, left, right)
 
 
 def _summed(left: Array, right: Array, dimensions: Any) -> Array:

@@ -60,4 +60,7 @@ def aten__log_softmax_backward_data(
     wide = opmath(output.dtype)
     grad, out = cast(grad_output, wide), cast(output, wide)
     axis = None if out.ndim == 0 else canonical_dim(dim, out.ndim)
-    return grad - jnp.exp(out) * jnp.sum(grad, axis, keepdims=True)
+    total = jnp.sum(grad, axis, keepdims=True)
+    # Changes nothing, but XLA:CPU would fuse the sum with what follows, and write both operands to memory for it.
+    total = jnp.where(total != 0, total, 0)
+    return grad - jnp.exp(out) * total

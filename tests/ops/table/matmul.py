@@ -23,6 +23,7 @@ def mm(t: Make) -> Iterator[Sample]:
 def bmm(t: Make) -> Iterator[Sample]:
     yield call(t(2, 3, 4), t(2, 4, 5))
     yield call(t(2, 4, 3).mT, t(2, 5, 4).mT)
+    yield call(t(1, 3, 4), t(1, 4, 5))
     yield call(t(0, 3, 4), t(0, 4, 5))
 
 
