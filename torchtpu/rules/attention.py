@@ -66,6 +66,15 @@ def _dropout_factor(key_data: tuple[Array, Array], dropout_p: float, shape: tupl
                      jnp.asarray(1 / keep if keep else 0.0, dtype), 0)
 
 
+def _softmax(scores: Array) -> tuple[Array, Array]:
+    """Probabilities, zero in rows that are all minus infinity, and log-sum-exp [..., 1], plus infinity for such rows."""
+    row_max = jnp.max(scores, -1, keepdims=True, initial=-jnp.inf)
+    row_max = jnp.where(row_max == -jnp.inf, 0, row_max)
+    weights = jnp.exp(scores - row_max)
+    total = jnp.sum(weights, -1, keepdims=True)
+    return weights / jnp.where(total == 0, 1, total), jnp.where(total == 0, jnp.inf, row_max + jnp.log(total))
+
+
 def _attend(
     ctx: RuleContext, query: Array, k: Array, v: Array, attn_bias: Array | None, dropout_p: float, is_causal: bool,
     scale: float | None,
@@ -73,12 +82,7 @@ def _attend(
     """Values [B, H, G, Q, D], log-sum-exp [B, H, G, Q, 1], and the two words of the dropout key."""
     q = _group(query, k.shape[1])
     scores = _scores(ctx, q, k, attn_bias, is_causal, scale)
-    row_max = jnp.max(scores, -1, keepdims=True, initial=-jnp.inf)
-    row_max = jnp.where(row_max == -jnp.inf, 0, row_max)
-    weights = jnp.exp(scores - row_max)
-    total = jnp.sum(weights, -1, keepdims=True)
-    probs = weights / jnp.where(total == 0, 1, total)
-    lse = jnp.where(total == 0, jnp.inf, row_max + jnp.log(total))
+    probs, lse = _softmax(scores)
     words = (jnp.zeros((), jnp.int64), jnp.zeros((), jnp.int64))
     if dropout_p > 0:
         data = jax.random.key_data(ctx.key())
@@ -145,7 +149,10 @@ def aten__scaled_dot_product_fused_attention_overrideable_backward(
     q, g, o = (_group(_with_batch(x), num_heads) for x in (query, grad_out, out))
     g = g.astype(v.dtype)
     scores = _scores(ctx, q, k, attn_bias, is_causal, scale)
-    probs = jnp.exp(scores - widen(logsumexp).reshape(*scores.shape[:-1], 1))
+    if scores.dtype == np.float64:  # of which PyTorch keeps the log-sum-exp in float32
+        probs, _ = _softmax(scores)
+    else:
+        probs = jnp.exp(scores - widen(logsumexp).reshape(*scores.shape[:-1], 1))
     grad_probs = wide_einsum(ctx, "bhgqd,bhkd->bhgqk", g, v)
     dropped = probs
     if dropout_p > 0:
