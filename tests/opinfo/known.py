@@ -35,6 +35,7 @@ CPU_AND_GPU_ONLY: dict[tuple[str, str], str] = {
     ("cdouble", "*"): _NO_COMPLEX128,
     ("float_power", "complex64"): _NO_COMPLEX128,
     ("renorm", "complex64"): f"PyTorch's gradient is in complex128: {_NO_COMPLEX128}",
+    ("nextafter", "float64"): "XLA:TPU emulates float64 by pairs of float32, which have no bits to count up",
     **dict.fromkeys(itertools.product(_MAKES_COMPLEX128, ("float64",)), _NO_COMPLEX128),
     **dict.fromkeys(itertools.product(_SOLVES, ("float64",)), "XLA:TPU has an LU factorisation of float32 and complex64 only"),
     **dict.fromkeys(((f"nn.functional.conv{kind}{n}d", "int64") for kind in ("", "_transpose") for n in (1, 2, 3)),

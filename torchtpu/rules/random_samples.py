@@ -46,9 +46,10 @@ def aten_multinomial(
         return jax.lax.top_k(race, num_samples)[1]
     cumulative = jnp.cumsum(weights, axis=-1)
     total = cumulative[..., -1:]
-    # Below the total in spite of rounding, or the search would run past the last weight that is not zero.
-    below = jnp.nextafter(total, jnp.zeros_like(total))
-    draw = jnp.minimum(unit_uniform(ctx.key(), ctx.out_shape, weights.dtype) * total, below)
+    # Below the total in spite of rounding, or the search would run past the last weight that is not zero. A TPU's float64 has
+    # fewer digits than others', and no next number.
+    below = 1 - max(float(jnp.finfo(weights.dtype).eps), 2.0**-40)
+    draw = jnp.minimum(unit_uniform(ctx.key(), ctx.out_shape, weights.dtype), weights.dtype.type(below)) * total
     if weights.shape[-1] * draw.size <= MAX_COMPARISONS:
         return jnp.sum(cumulative[..., None, :] <= draw[..., None], axis=-1, dtype=jnp.int32)
     rows = (-1, weights.shape[-1]), (-1, num_samples)
