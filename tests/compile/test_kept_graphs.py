@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.checkpoint import checkpoint
 
 from tests.compile.compare import randn, same
+from torchtpu.compile import telling
 from torchtpu.compile.telling import CompileWarning
 from torchtpu.runtime import cache_entry, disk_cache
 from torchtpu.runtime.disk_cache import CacheWarning, DiskCache
@@ -132,14 +135,23 @@ def test_a_generator_of_a_graph_draws_on():
     torch.testing.assert_close(again, [first, second], rtol=0, atol=0)
 
 
-def test_a_graph_in_parts():
-    """What has no lowering runs on its own in both cases, and is told in both."""
+def test_a_graph_in_parts_is_not_kept():
+    """The line on which it is cut is told, and that is each process's own."""
 
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return x.exp().kron(x)
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.as_strided_scatter(y, (2, 2), (1, 2))
 
-    assert seen(lambda: same(function, randn(3, 2))) == MISSED
-    assert seen(lambda: same(function, randn(3, 2))) == FOUND
+    for _ in range(2):
+        telling._told.clear()
+        with pytest.warns(CompileWarning, match=rf"as_strided_scatter.* at {__file__}"):
+            assert seen(lambda: same(function, randn(3, 3), randn(2, 2)))["saved"] == 0
+
+
+def test_subclasses_are_not_kept():
+    """Of what operators do with one, PyTorch's key has nothing."""
+    inner = randn(3).to("tpu")
+    subclass = TwoTensor(inner, inner.clone())
+    assert seen(lambda: torch.compile(torch.sin, backend="tpu")(subclass)) == dict.fromkeys(FOUND, 0)
 
 
 def test_operators_of_the_user_are_not_kept():
@@ -223,3 +235,53 @@ def test_a_second_process_trains_without_tracing_or_compiling(tmp_path: Path):
     first, second = run(), run()
     assert first[0] == second[0]
     assert first[1:] != second[1:] == [0, 1]
+
+
+def test_a_graph_may_be_run_backward_twice():
+    x = randn(3, 4, grad=True)
+    ours = x.detach().to("tpu").requires_grad_()
+    for device_x, result in ((x, x.tanh() * x), (ours, torch.compile(lambda x: x.tanh() * x, backend="tpu")(ours))):
+        result[:, 0].sum().backward(retain_graph=True)
+        result[:, 1].sum().backward()
+        assert device_x.grad is not None
+    torch.testing.assert_close(ours.grad.cpu(), x.grad)  # type: ignore[union-attr]
+
+
+def adds(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.mul_(5)
+    return x + y
+
+
+@pytest.mark.filterwarnings("ignore::torchtpu.compile.telling.CompileWarning")  # as_strided_scatter is a part of its own
+@pytest.mark.parametrize("order", [("shared", "apart"), ("apart", "shared"), ("shared", "shared further on")])
+def test_what_shares_memory_is_no_entry(order: tuple[str, ...]):
+    """Where in each other's memory inputs lie is in the graph, and not in PyTorch's key."""
+    def inputs(kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+        base = torch.arange(12.0)
+        return base[:4], {"shared": base[2:6], "apart": torch.arange(4.0), "shared further on": base[3:7]}[kind]
+
+    for kind in order:
+        torch._dynamo.reset()
+        want = adds(*inputs(kind))
+        if kind == "apart":
+            given = [x.to("tpu") for x in inputs(kind)]
+        else:
+            base = torch.arange(12.0).to("tpu")
+            given = [base[:4], base[2:6] if kind == "shared" else base[3:7]]
+        torch.testing.assert_close(torch.compile(adds, backend="tpu")(*given).cpu(), want)
+
+
+def test_other_threads_keep_theirs(directory: Path):
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+
+    from torchtpu.compile.kept_graphs import keeping
+
+    graph = torch.fx.symbolic_trace(torch.nn.Identity())
+    found: list[Any] = []
+    with keeping(graph, []):
+        other = threading.Thread(target=lambda: found.append(list(AOTAutogradCache.iterate_over_candidates(False, None, "key"))))
+        other.start()
+        other.join()
+        AOTAutogradCache._write_to_local_cache("key", b"ours")
+    assert found == [[]]
+    assert len(list(directory.iterdir())) == 1

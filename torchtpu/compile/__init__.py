@@ -34,5 +34,5 @@ def tpu_backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any], *
     forward, backward = (SerializableAOTDispatchCompiler(KeptGraph, make) for make in (compile_graph, compile_backward))
     compiler = aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=forward, decompositions=decompositions())
-    with keeping(graph_module):
+    with keeping(graph_module, example_inputs):
         return compiler(graph_module, example_inputs)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._guards import TracingContext
 from torch._prims.rng_prims import graphsafe_run_with_rng_state as _run_with_generator
 from torch._subclasses.fake_tensor import FakeTensor
 
-from torchtpu.compile import fakes, parts, region
+from torchtpu.compile import fakes
 from torchtpu.compile.kept_graphs import KeptGraph
 from torchtpu.graph.interpret import RECOMPUTED
 from torchtpu.graph.overloads import key_of
@@ -36,9 +37,9 @@ def prepare() -> None:
 
 
 def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> KeptGraph:
-    """One operator if all of it has rules and is on the device, else several, and what is between them."""
+    """A forward pass, or one without gradients."""
     _infer_draws(module)
-    return KeptGraph(module, _make)
+    return KeptGraph(module)
 
 
 def compile_backward(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> KeptGraph:
@@ -46,13 +47,9 @@ def compile_backward(module: torch.fx.GraphModule, example_inputs: Sequence[Any]
     for node in module.graph.nodes:
         if node.op == "call_function" and node.meta.get("partitioner_tag") != "is_backward":
             node.meta[RECOMPUTED] = "recompute" in node.meta or "rng_state" in node.kwargs
+    # Of what is kept for it nothing is donated, because the recorder finds out what dies; so it may run twice.
+    TracingContext.get().fw_metadata.bw_donated_idxs = []  # type: ignore[union-attr]
     return compile_graph(module, example_inputs)
-
-
-def _make(module: torch.fx.GraphModule) -> Callable[..., Any]:
-    from functorch.compile import make_boxed_func
-
-    return region.make(module) or make_boxed_func(parts.make(module))
 
 
 def _infer_draws(module: torch.fx.GraphModule) -> None:

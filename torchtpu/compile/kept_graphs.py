@@ -20,32 +20,39 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from functorch.compile import make_boxed_func
 from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache
 from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx._graph_pickler import GraphPickler, Options
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from torchtpu.compile import parts, region
 from torchtpu.runtime import disk_cache, installation
 from torchtpu.runtime.user_code import user_line
 
-Make = Callable[[torch.fx.GraphModule], Callable[..., Any]]
 _NAMESPACES = ("aten", "prims", "prim", "torchtpu")
 """Of operators whose gradients are PyTorch's or ours, so that its version tells which."""
 
 
 class KeptGraph(OutputCode):
-    """A compiled graph that can be pickled. ``make`` is a function of a module, which makes it in the other process, too."""
+    """A compiled graph: one operator if all of it has rules and is on the device, else several, and what is between them.
 
-    def __init__(self, module: torch.fx.GraphModule, make: Make) -> None:
+    It is kept if it is one: of the others the user is told on which line they are cut, and lines are another process's own.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__()
         self._boxed_call = True  # on the object, whose dictionary PyTorch's wrappers copy
-        self._make = make
         self._pickled = _pickled(module)  # now, because making it changes the graph
-        self._call: Callable[..., Any] | None = make(module)
+        self._call: Callable[[list[Any]], Any] | None = region.make(module)
+        if self._call is None:
+            self._pickled = ValueError("it is in several parts")
+            self._call = make_boxed_func(parts.make(module))
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
-        assert self._call is not None
+        assert self._call is not None and isinstance(inputs, list)
         return self._call(inputs)
 
     def prepare_for_serialization(self) -> None:
@@ -55,7 +62,7 @@ class KeptGraph(OutputCode):
             BypassAOTAutogradCache: something in the graph cannot be; PyTorch goes on without an entry.
         """
         if isinstance(self._pickled, Exception):
-            raise BypassAOTAutogradCache(f"the graph cannot be pickled: {self._pickled}")
+            raise BypassAOTAutogradCache(f"the graph cannot be kept: {self._pickled}")
         self._call = None
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any) -> None:
@@ -65,7 +72,7 @@ class KeptGraph(OutputCode):
         module = GraphPickler.loads(self._pickled, fake_mode)
         assert isinstance(module, torch.fx.GraphModule)
         module.recompile()
-        self._call = self._make(module)
+        self._call = region.make(module)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""
@@ -80,8 +87,15 @@ def _pickled(module: torch.fx.GraphModule) -> bytes | Exception:
         return error
 
 
-def can_be_kept(module: torch.fx.GraphModule) -> bool:
-    """Whether PyTorch's key tells all that the result depends on: of an operator that a user defines it has only the name."""
+def can_be_kept(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether PyTorch's key tells all that the result depends on.
+
+    It does not where inputs share memory, which goes into the graph as their places in it; of a subclass it has the fields and not
+    what operators do with them; and of an operator that a user defines it has only the name.
+    """
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    if any(map(is_traceable_wrapper_subclass, tensors)) or len({x.untyped_storage()._cdata for x in tensors}) < len(tensors):
+        return False
     inside = (inner for inner in module.modules() if isinstance(inner, torch.fx.GraphModule))
     return all(_namespace(node.target) in (*_NAMESPACES, None) for inner in inside for node in inner.graph.nodes)
 
@@ -97,9 +111,9 @@ _patching = threading.RLock()
 
 
 @contextlib.contextmanager
-def keeping(module: torch.fx.GraphModule) -> Iterator[None]:
+def keeping(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[None]:
     """While AOTAutograd runs in it, it looks for its results in our cache, and puts them there."""
-    disk = disk_cache.of_process() if can_be_kept(module) else None
+    disk = disk_cache.of_process() if can_be_kept(module, inputs) else None
     if disk is None:
         with torch._functorch.config.patch(enable_autograd_cache=False):
             yield
@@ -140,10 +154,17 @@ class _Entries:
 
 @contextlib.contextmanager
 def _replaced(entries: _Entries) -> Iterator[None]:
+    """For this thread: others may compile for other devices."""
     ours = {"iterate_over_candidates": entries.iterate_over_candidates, "_write_to_local_cache": entries.write_to_local_cache}
+    thread = threading.get_ident()
     inherited = {name: AOTAutogradCache.__dict__.get(name) for name in ours}
     for name, function in ours.items():
-        setattr(AOTAutogradCache, name, staticmethod(function))
+        theirs = getattr(AOTAutogradCache, name)
+
+        def chosen(*arguments: Any, ours: Any = function, theirs: Any = theirs) -> Any:
+            return (ours if threading.get_ident() == thread else theirs)(*arguments)
+
+        setattr(AOTAutogradCache, name, staticmethod(chosen))
     try:
         yield
     finally:
