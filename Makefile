@@ -44,15 +44,15 @@ test: setup  ## every test but the slow ones (T=path: only these)
 
 # An interrupted run goes on where it was; one that had finished starts again.
 OPINFO   = $(PY) -m tests.opinfo --resume --failures --json build/opinfo
-# One sample of every entry and dtype, compiled for a chip that need not be here.
 ALL_DTYPES = float32,bfloat16,float16,int64,int32,uint8,bool,complex64,float64,complex128
+# One sample of every entry and dtype, compiled for a chip that need not be here.
 COMPILE  = $(PY) -m tests.opinfo --compile v5e --dtypes $(ALL_DTYPES) --resume --failures --json build/compiled_v5e.json
 test-all: setup  ## every test, then PyTorch's whole operator databases (hours; can be interrupted)
 	XLA_FLAGS= $(PY) -m pytest -n $(WORKERS) --dist worksteal $(T)
 	@status=0; set -x; \
 	$(OPINFO)/ops.json --dtypes float32,int64,bfloat16 --variants fn,inplace,out --grad --error-inputs || status=1; \
 	$(OPINFO)/second_order.json --dtypes float64,complex128 --gradgrad --max-samples 3 || status=1; \
-	$(OPINFO)/fused.json --dtypes $(ALL_DTYPES) --variants fn,inplace,out --grad --mode fused --fallback error --max-samples 3 || status=1; \
+	$(OPINFO)/fused.json --dtypes $(ALL_DTYPES) --variants fn,inplace,out --grad --error-inputs --mode fused --fallback error --max-samples 3 || status=1; \
 	$(OPINFO)/modules.json --suite modules --dtypes float32,bfloat16 --grad --error-inputs || status=1; \
 	$(OPINFO)/optim.json --suite optim --dtypes float32,bfloat16 --error-inputs || status=1; \
 	$(OPINFO)/foreach.json --suite foreach --dtypes float32,int64,bfloat16 --variants fn,inplace --grad || status=1; \

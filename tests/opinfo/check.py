@@ -131,7 +131,7 @@ def _collected(problems: Iterator[Problem]) -> list[Problem]:
 
 def _refusal(error: Exception) -> str:
     """The outcome of a call at which the device raised."""
-    if isinstance(error, MissingRuleError) and is_stated(str(error).partition(": ")[0]):
+    if isinstance(error, MissingRuleError) and is_stated(str(error.fields["op"])):
         return "no-fallback"
     return "unsupported" if isinstance(error, NotImplementedError | UnsupportedDtypeError) else "error"
 

@@ -8,7 +8,6 @@ kept: its guards are about live objects.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import pickle
@@ -16,12 +15,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from functorch.compile import make_boxed_func
-from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache
+from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache, should_bundle_autograd_cache
 from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -45,7 +44,8 @@ class KeptGraph(OutputCode):
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__()
         self._boxed_call = True  # on the object, whose dictionary PyTorch's wrappers copy
-        self._pickled = _pickled(module)  # now, because making it changes the graph
+        # Now, because making it changes the graph.
+        self._pickled = _pickled(module) if should_bundle_autograd_cache() else ValueError("there is no cache")
         self._call: Callable[[list[Any]], Any] | None = region.make(module)
         if self._call is None:
             self._pickled = ValueError("it is in several parts")
@@ -79,7 +79,7 @@ class KeptGraph(OutputCode):
 
 
 def _pickled(module: torch.fx.GraphModule) -> bytes | Exception:
-    """The graph, or why it cannot be stored: whatever its objects raise when they are pickled, as random generators do."""
+    """The graph, or why it cannot be stored: whatever its objects raise when they are pickled."""
     try:
         with unset_fake_temporarily():  # constants are read
             return GraphPickler.dumps(module, Options(ops_filter=None))
@@ -113,14 +113,18 @@ _patching = threading.RLock()
 @contextlib.contextmanager
 def keeping(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[None]:
     """While AOTAutograd runs in it, it looks for its results in our cache, and puts them there."""
-    disk = disk_cache.of_process() if can_be_kept(module, inputs) else None
-    if disk is None:
+    disk = disk_cache.of_process()
+    if disk is None or not can_be_kept(module, inputs):
         with torch._functorch.config.patch(enable_autograd_cache=False):
             yield
         return
     # Backward graphs are made at once, because an entry has both.
     settings = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
-    with _patching, torch._functorch.config.patch(settings), _replaced(_Entries(disk, time.perf_counter())):
+    entries = _Entries(disk, time.perf_counter())
+    functions: dict[str, Any] = {
+        "iterate_over_candidates": _for_this_thread(entries.iterate_over_candidates, AOTAutogradCache.iterate_over_candidates),
+        "_write_to_local_cache": _for_this_thread(entries.write_to_local_cache, AOTAutogradCache._write_to_local_cache)}
+    with _patching, torch._functorch.config.patch(settings), mock.patch.multiple(AOTAutogradCache, **functions):
         yield
 
 
@@ -152,37 +156,12 @@ class _Entries:
         self._disk.put(_key(key), header, content)
 
 
-@contextlib.contextmanager
-def _replaced(entries: _Entries) -> Iterator[None]:
-    """For this thread: others may compile for other devices."""
-    ours = {"iterate_over_candidates": entries.iterate_over_candidates, "_write_to_local_cache": entries.write_to_local_cache}
+def _for_this_thread(ours: Callable[..., Any], theirs: Callable[..., Any]) -> staticmethod:
+    """Others may compile for other devices meanwhile."""
     thread = threading.get_ident()
-    inherited = {name: AOTAutogradCache.__dict__.get(name) for name in ours}
-    for name, function in ours.items():
-        theirs = getattr(AOTAutogradCache, name)
-
-        def chosen(*arguments: Any, ours: Any = function, theirs: Any = theirs) -> Any:
-            return (ours if threading.get_ident() == thread else theirs)(*arguments)
-
-        setattr(AOTAutogradCache, name, staticmethod(chosen))
-    try:
-        yield
-    finally:
-        for name, before in inherited.items():
-            if before is None:
-                delattr(AOTAutogradCache, name)
-            else:
-                setattr(AOTAutogradCache, name, before)
+    return staticmethod(lambda *arguments: (ours if threading.get_ident() == thread else theirs)(*arguments))
 
 
 def _key(key: str) -> str:
-    return hashlib.sha256(f"graph {_fingerprint()} {key}".encode()).hexdigest()
-
-
-@functools.cache
-def _fingerprint() -> str:
-    """What a result depends on beside PyTorch's key: which operators are decomposed, and how graphs are made."""
-    sources = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        sources.update(path.read_bytes())
-    return hashlib.sha256(json.dumps([installation.facts(), sources.hexdigest()], sort_keys=True).encode()).hexdigest()
+    """PyTorch's, and what a graph depends on beside it: which operators are decomposed, and how graphs are made."""
+    return hashlib.sha256(f"graph {json.dumps(installation.facts(), sort_keys=True)} {key}".encode()).hexdigest()

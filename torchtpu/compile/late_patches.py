@@ -12,6 +12,8 @@ from typing import Any
 
 from torchtpu.runtime import post_import
 
+_GIVEN_UP = "an error was suppressed during compilation"  # Dynamo's words
+
 
 def install() -> None:
     """Patch the modules that are loaded already, and the others after their import."""
@@ -72,7 +74,6 @@ def _convert_frame(module: ModuleType) -> None:
     module.ConvertFrame.__call__ = __call__  # type: ignore[attr-defined]
 
 
-_GIVEN_UP = "an error was suppressed during compilation"
 _PATCHES: Mapping[str, Callable[[ModuleType], None]] = {
     "torch.nn.attention.flex_attention": _flex_attention,
     "torch._higher_order_ops.associative_scan": _associative_scan,

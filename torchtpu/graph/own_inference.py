@@ -67,7 +67,8 @@ def _embedding_bag_backward(grad: Tensor, *arguments: Any) -> Tensor:
 
 
 def _multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """PyTorch's own gives the loss of a single sample a dimension."""
+    """PyTorch's own gives the loss of a single sample a dimension; it refuses shapes as the CPU does."""
+    torch.ops.aten.multilabel_margin_loss_forward(self.to("meta"), target.to("meta"), reduction)
     return self.new_empty(self.shape[:1] if reduction == 0 and self.dim() == 2 else ()), self.new_empty(target.shape)
 
 

@@ -20,10 +20,10 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def facts() -> dict[str, str]:
-    """Versions, and hashes of our lowering rules and of the processor's features: executables of other facts are never used."""
+    """Versions, and hashes of how we make programs and of the processor's features: executables of other facts are never used."""
     sources = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for path in sorted([*root.glob("rules/*.py"), *root.glob("graph/*.py")]):
+    for path in sorted(path for room in ("rules", "graph", "compile") for path in (root / room).glob("*.py")):
         sources.update(path.read_bytes())
     cpu = hashlib.sha256(_cpu_features().encode()).hexdigest()
     return {**versions(), "sources": sources.hexdigest(), "machine": platform.machine(), "cpu": cpu}

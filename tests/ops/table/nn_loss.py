@@ -69,12 +69,18 @@ def multilabel_backward(t: Make) -> Iterator[Sample]:
         yield call(t(*loss.shape), *sample.args, is_target)
 
 
+def unequal_labels(t: Make) -> Iterator[Sample]:
+    """Targets of other shapes than the scores, and no scores."""
+    for scores, targets in (((5, 4), (4,)), ((5, 4), ()), ((5, 0), (5, 4))):
+        yield call(t(*scores), torch.zeros(targets, dtype=torch.int64), 1)
+
+
 ROWS: list[Row] = [
     Row("aten::_ctc_loss", ctc(tensors=False), (F32,), grads=("log_probs",), tolerance=LOOSE, first_only=True),
     Row("aten::_ctc_loss.Tensor", ctc(tensors=True), (F32,), tolerance=LOOSE, first_only=True),
     Row("aten::_ctc_loss_backward", ctc_backward(tensors=False), (F32,), tolerance=LOOSE),
     Row("aten::_ctc_loss_backward.Tensor", ctc_backward(tensors=True), (F32,), tolerance=LOOSE),
     Row("aten::multi_margin_loss_backward", multi_margin_backward, (F32,)),
-    Row("aten::multilabel_margin_loss_forward", multilabel, (F32,), grads=("self",)),
+    Row("aten::multilabel_margin_loss_forward", multilabel, (F32,), grads=("self",), errors=unequal_labels),
     Row("aten::multilabel_margin_loss_backward", multilabel_backward, (F32,)),
 ]
