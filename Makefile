@@ -4,7 +4,7 @@ VENV    := .venv
 PYTHON  ?= python3
 BIN     := $(VENV)/bin
 PY      := $(BIN)/python
-# Without CUDA, a far smaller download: TORCH=torch==2.13.0+cpu PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+# Without CUDA, a far smaller download: TORCH=torch==2.13.0+cpu, PIP_EXTRA_INDEX_URL set to PyTorch's index of CPU wheels.
 TORCH   ?= torch==2.13.0
 LIBTPU  ?= 1
 WORKERS ?= 2

@@ -64,17 +64,20 @@ def gpt_training(shape: GPTShape, *, clip: float | None = None, separate_targets
     def given_targets(p: Tree, ids: jax.Array, targets: jax.Array) -> jax.Array:
         return _cross_entropy(gpt_logits(p, ids, shape.heads), targets)
 
-    def step(state: Tree, *batch: jax.Array) -> tuple[Tree, jax.Array]:
+    loss_of = given_targets if separate_targets else own_targets
+    return adamw_training(loss_of, gpt_parameters(shape), clip=clip, scheduled=separate_targets)
+
+
+def adamw_training(loss_of: Callable[..., jax.Array], p: Tree, *, clip: float | None = None, scheduled: bool = False,
+                   ) -> tuple[Step, Tree]:
+    """A step of AdamW down the gradient of ``loss_of(p, *batch)``; its last argument is the rate, if that is ``scheduled``."""
+
+    def step(state: Tree, *given: Any) -> tuple[Tree, jax.Array]:
+        *batch, rate = given if scheduled else (*given, 1e-3)
         p, m, v, n = state
-        if separate_targets:
-            ids, targets, rate = batch
-            loss, g = jax.value_and_grad(given_targets)(p, ids, targets)
-        else:
-            rate = 1e-3
-            loss, g = jax.value_and_grad(own_targets)(p, *batch)
+        loss, g = jax.value_and_grad(loss_of)(p, *batch)
         return _adamw(p, m, v, n, _clipped(g, clip), rate), loss
 
-    p = gpt_parameters(shape)
     state = (p, jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p), jnp.float32(0))
     return jax.jit(step, donate_argnums=0), state
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.train_step --layers 4
 
+With ``--torchax PYTHON``, an interpreter that has torchax, transformers and the PyTorch that those work with, torchax too.
 Every run is a process of its own; they take turns and ratios are medians over the rounds. Start-up overhead is
 the time from before the model moves to the device until the end of step 3, less three steady steps, with JAX's client
 started before the clock on both sides; *warm* is a second process with the first one's cache directory. Peak memory
@@ -26,6 +27,10 @@ from benchmarks import tables
 from benchmarks.jax_models import GPTShape
 
 ROOT = Path(__file__).resolve().parents[1]
+_NAMES = {
+    "tpu": "tpu, eager", "compiled": "tpu, compiled", "jax": "JAX, by hand", "torchax": "torchax, under jax.jit",
+    "cpu": "CPU, eager",
+}
 
 
 def main() -> None:
@@ -35,13 +40,16 @@ def main() -> None:
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--rounds", type=int, default=5, help="times that all take turns")
     parser.add_argument("--steps", type=int, default=20, help="timed steps of one process")
+    parser.add_argument("--torchax", metavar="PYTHON", help="an interpreter that has torchax: measure it too")
     arguments = parser.parse_args()
+    interpreters = {"torchax": arguments.torchax}
     shape = GPTShape(*(getattr(arguments, f.name) for f in fields(GPTShape)))
+    kinds = [kind for kind in _NAMES if kind != "torchax" or arguments.torchax]
     with tempfile.TemporaryDirectory() as cold_cache, tempfile.TemporaryDirectory() as steady_cache:
         cold = worker("tpu", shape, 5, cold_cache)
         warm = worker("tpu", shape, 5, cold_cache)
         rounds = [
-            {kind: worker(kind, shape, arguments.steps, steady_cache) for kind in ("tpu", "compiled", "jax", "cpu")}
+            {kind: worker(kind, shape, arguments.steps, steady_cache, python=interpreters.get(kind)) for kind in kinds}
             for _ in range(arguments.rounds)
         ]
         memory = {kind: worker(kind, shape, 3, steady_cache, "--memory") for kind in ("tpu", "jax")}
@@ -52,10 +60,10 @@ def main() -> None:
     print(_other_table(rounds, cold, warm, memory))
 
 
-def worker(kind: str, shape: GPTShape, steps: int, cache: str, *flags: str) -> dict[str, Any]:
-    """What one process of `train_step_worker.py` measured."""
+def worker(kind: str, shape: GPTShape, steps: int, cache: str, *flags: str, python: str | None = None) -> dict[str, Any]:
+    """What one process of `train_step_worker.py` measured; ``python``: in another interpreter than this."""
     numbers = [str(n) for n in (steps, *astuple(shape))]
-    command = [sys.executable, "-m", "benchmarks.train_step_worker", kind, *numbers, *flags]
+    command = [python or sys.executable, "-m", "benchmarks.train_step_worker", kind, *numbers, *flags]
     autoload = "1" if kind in ("tpu", "compiled") else "0"
     environment = {**os.environ, "TORCHTPU_CACHE_DIR": cache, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
     result = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=False)
@@ -71,10 +79,9 @@ def _steps_table(rounds: Sequence[dict[str, Any]]) -> str:
     def median(kind: str) -> str:
         return f"{statistics.median(r[kind]['ms'] for r in rounds):.1f}"
 
-    names = {"tpu": "tpu, eager", "compiled": "tpu, compiled", "jax": "JAX, by hand", "cpu": "CPU, eager"}
     rows = [
-        (name, median(kind), f"{min(r[kind]['min_ms'] for r in rounds):.1f}", ratio(kind, "jax"), ratio(kind, "cpu"))
-        for kind, name in names.items()
+        (_NAMES[kind], median(kind), f"{min(r[kind]['min_ms'] for r in rounds):.1f}", ratio(kind, "jax"), ratio(kind, "cpu"))
+        for kind in rounds[0]
     ]
     return tables.markdown(("training step", "median, ms", "least, ms", "/ JAX", "/ CPU"), rows)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import time
@@ -13,13 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.jax_models import GPTShape, gpt_training
+from benchmarks.jax_models import GPTShape, adamw_training, gpt_training
 
 
 def main() -> None:
     """Time what the command line names, or measure the memory of its executable."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["tpu", "compiled", "jax", "cpu"])
+    parser.add_argument("kind", choices=["tpu", "compiled", "jax", "torchax", "cpu"])
     parser.add_argument("steps", type=int)
     parser.add_argument("shape", type=int, nargs=6, help="layers, width, heads, seq, batch, vocab")
     parser.add_argument("--memory", action="store_true")
@@ -27,6 +28,8 @@ def main() -> None:
     shape = GPTShape(*arguments.shape)
     if arguments.kind == "jax":
         result = jax_memory(shape) if arguments.memory else time_jax(shape, arguments.steps)
+    elif arguments.kind == "torchax":
+        result = time_torchax(shape, arguments.steps)
     elif arguments.kind == "compiled":
         result = time_torch(shape, arguments.steps, "tpu", drop_gradients=arguments.memory, compiled=True)
     else:
@@ -56,8 +59,37 @@ def time_jax(shape: GPTShape, steps: int) -> dict[str, Any]:
     """The hand-written step."""
     start = _start_client()
     step, state = gpt_training(shape)
-    ids = _jax_ids(shape)
+    return _timed_jax(step, state, _jax_ids(shape), start, steps)
 
+
+def time_torchax(shape: GPTShape, steps: int) -> dict[str, Any]:
+    """transformers' GPT-2 as torchax has it: a function of JAX arrays, differentiated and compiled by JAX."""
+    import torch
+
+    torchax, interop = importlib.import_module("torchax"), importlib.import_module("torchax.interop")  # no requirement of ours
+    model, ids = _torch_model(shape)
+    start = _start_client()
+    environment = torchax.default_env()
+    buffers = _as_jax(model.named_buffers())
+
+    def loss_of(p: dict[str, Any], ids: Any) -> Any:
+        with environment:
+            given = interop.torch_view(ids)
+            out = torch.func.functional_call(
+                model, interop.torch_view({**p, **buffers}), (), {"input_ids": given, "labels": given})
+            return interop.jax_view(out.loss)
+
+    step, state = adamw_training(loss_of, _as_jax(model.named_parameters()))
+    return _timed_jax(step, state, _as_jax([("ids", ids)])["ids"], start, steps)
+
+
+def _as_jax(named: Any) -> dict[str, Any]:
+    import jax.numpy as jnp
+
+    return {name: jnp.asarray(tensor.detach().numpy()) for name, tensor in named}
+
+
+def _timed_jax(step: Callable[..., Any], state: Any, ids: Any, start: float, steps: int) -> dict[str, Any]:
     def once() -> float:
         nonlocal state
         state, loss = step(state, ids)

@@ -45,7 +45,14 @@ _STIRLING = (
 # That of its derivative (6.3.18), and from where on.
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 _DIGAMMA_FROM = 10
-_MOST_TERMS = 1 << 16  # of Hurwitz's series left of zero
+# Bernoulli's numbers of even index over the factorials of the indices, and how many terms of Hurwitz's series are added up.
+_EULER_MACLAURIN = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000,
+    43867 / 5109094217170944000, -174611 / 802857662698291200000, 77683 / 14101100039391805440000,
+    -236364091 / 1693824136731743669452800000,
+)
+_FEWEST_TERMS = 10
+_MOST_TERMS = 1 << 16
 
 
 def _fitted(x: Array, low: float, high: float, coefficients: tuple[float, ...]) -> Array:
@@ -119,36 +126,47 @@ def _zeta_limit(q: Array) -> Array:
     return jnp.where(q == 1, q, jnp.where(q < 1, inf, nan))
 
 
-def _head(x: Array, q: Array) -> tuple[Array, Array]:
-    """The terms of the series left of zero, where XLA's own has too few, and the first place right of it."""
+def _terms(x: Array, q: Array) -> tuple[Array, Array]:
+    """The sum of the first terms of the series, ten at least and all those left of ten, and the place behind them.
+
+    A loop because a power in float64 takes a TPU's compiler seconds: one of them here, not one a term.
+    """
 
     def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         step, total, place = state
-        left = place < 0
-        total = total + jnp.where(left, lax.pow(place, -x), constant(0, x.dtype))
-        return step + np.int32(1), total, jnp.where(left, place + constant(1, x.dtype), place)
+        here = (step < _FEWEST_TERMS) | (place < _FEWEST_TERMS)
+        total = total + jnp.where(here, lax.pow(place, -x), constant(0, x.dtype))
+        return step + np.int32(1), total, jnp.where(here, place + constant(1, x.dtype), place)
 
     def more(state: tuple[Array, Array, Array]) -> Array:
         step, _, place = state
-        return jnp.any(place < 0) & (step < _MOST_TERMS)
+        return (step < _FEWEST_TERMS) | jnp.any(place < _FEWEST_TERMS) & (step < _MOST_TERMS)
 
-    start = jnp.where(q < -_MOST_TERMS, constant(np.nan, q.dtype), q)
+    start = jnp.where(q < _FEWEST_TERMS - _MOST_TERMS, constant(np.nan, q.dtype), q)
     _, total, place = lax.while_loop(more, body, (jnp.asarray(np.int32(0)), jnp.zeros_like(q), start))
     return total, place
+
+
+def _rest(x: Array, place: Array) -> Array:
+    """The terms from ``place``, ten or more, to infinity, by the formula of Euler and Maclaurin (DLMF, 25.11.7)."""
+    one, power = constant(1, x.dtype), lax.pow(place, -x)
+    series = jnp.zeros_like(place)
+    for j in range(len(_EULER_MACLAURIN), 0, -1):
+        step = (x + constant(2 * j - 1, x.dtype)) * (x + constant(2 * j, x.dtype)) / (place * place)
+        series = constant(_EULER_MACLAURIN[j - 1], x.dtype) + step * series
+    sum_of_terms = power * (place / (x - one) + constant(0.5, x.dtype) + x / place * series)
+    return jnp.where((power == 0) & (place < jnp.inf), power, sum_of_terms)  # else infinite factors make NaN, as in ATen
 
 
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz's zeta function with the poles where ATen has them.
 
-    Differs: NaN where ``q`` is below -65536, from where ATen adds up all terms to zero one by one.
+    Differs: NaN where ``q`` is below -65526, from where ATen adds up all terms to zero one by one.
     """
     x, q = jnp.broadcast_arrays(x, q)
     inf, nan = constant(np.inf, x.dtype), constant(np.nan, x.dtype)
-    head, place = _head(x, q)
-    tail = lax.zeta(x, place)
-    # The series overflows where the exponent is so large that there is one term, or that all are zero.
-    tail = jnp.where((tail != tail) & (x < inf) & (place < inf), lax.pow(place, -x), tail)
-    value = head + tail
+    terms, place = _terms(x, q)
+    value = terms + _rest(x, place)
     value = jnp.where(x == inf, _zeta_limit(q), value)
     value = jnp.where((q <= 0) & (q == jnp.floor(q)), inf, value)
     return jnp.where(x == 1, inf, jnp.where(x < 1, nan, value))
