@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -41,3 +44,19 @@ def test_refused() -> None:
     a, b = torch.ones(4, 3, device="tpu"), torch.ones(2, 3, 5, device="tpu")
     with pytest.raises(RuntimeError, match="offsets"):
         torch._grouped_mm(a, b)
+
+
+def test_compiled_first_in_a_process() -> None:
+    """PyTorch's inference, which knows the dtypes of CUDA, is asked before any backend is; the CPU's stays as it was."""
+    code = (
+        "import torch\n"
+        "f = torch.compile(lambda a, b, ends: torch._grouped_mm(a, b, offs=ends), fullgraph=True)\n"
+        "a, b, ends = torch.ones(8, 4), torch.ones(2, 4, 8), torch.tensor([3, 8], dtype=torch.int32)\n"
+        "assert f(a.to('tpu'), b.to('tpu'), ends.to('tpu')).cpu().eq(4).all()\n"
+        "fake = torch._subclasses.FakeTensorMode()\n"
+        "refused = False\n"
+        "try:\n"
+        "    with fake: torch._grouped_mm(*map(fake.from_tensor, (a, b)), offs=fake.from_tensor(ends))\n"
+        "except RuntimeError as error: refused = 'BF16' in str(error)\n"
+        "assert refused\n")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -11,7 +11,6 @@ from torch._guards import TracingContext
 from torch._prims.rng_prims import graphsafe_run_with_rng_state as _run_with_generator
 from torch._subclasses.fake_tensor import FakeTensor
 
-from torchtpu.compile import fakes
 from torchtpu.compile.kept_graphs import KeptGraph
 from torchtpu.graph.interpret import RECOMPUTED
 from torchtpu.graph.overloads import key_of
@@ -29,11 +28,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 @functools.cache
 def prepare() -> None:
-    """Tell PyTorch what it does not know of the device: that its generator can be set back, for checkpointing, and more dtypes."""
+    """Tell PyTorch that the device's generator can be set back, for checkpointing."""
     from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
 
     register_graphsafe_rng_device_type("tpu")
-    fakes.register()
 
 
 def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> KeptGraph:

@@ -58,6 +58,21 @@ def _device_interface(module: ModuleType) -> None:
     module.TpuInterface = interface(module)  # type: ignore[attr-defined]
 
 
+def _fake_impls(module: ModuleType) -> None:
+    """Products of groups of matrices: PyTorch's inference knows the dtypes and the alignment of CUDA."""
+    import torch
+
+    def _grouped_mm(fake_mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        if args[0].device.type != "tpu":
+            return NotImplemented
+        from torchtpu.graph.own_inference import grouped_mm
+
+        with fake_mode:
+            return grouped_mm(*args, **kwargs)
+
+    module.register_op_impl(torch.ops.aten._grouped_mm.default)(_grouped_mm)
+
+
 def _convert_frame(module: ModuleType) -> None:
     """Where Dynamo gives a whole frame up it says so only in its log, and no backend hears of it."""
     convert = module.ConvertFrame.__call__
@@ -77,6 +92,7 @@ def _convert_frame(module: ModuleType) -> None:
 _PATCHES: Mapping[str, Callable[[ModuleType], None]] = {
     "torch.nn.attention.flex_attention": _flex_attention,
     "torch._higher_order_ops.associative_scan": _associative_scan,
+    "torch._subclasses.fake_impls": _fake_impls,
     "torch._dynamo.device_interface": _device_interface,
     "torch._dynamo.convert_frame": _convert_frame,
 }
