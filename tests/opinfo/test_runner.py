@@ -137,6 +137,20 @@ def test_referee() -> None:
     assert referee.accepted == 1
 
 
+def test_referee_of_modules() -> None:
+    """The CPU's worst error among modules whose parameters are one unit in the last place away is the measure."""
+    torch.manual_seed(0)
+    module = torch.nn.Linear(64, 1).bfloat16()
+    x = torch.randn(64).bfloat16()
+    exact = module.double()(x.double()).detach()
+    module.bfloat16()
+    rounding = abs(float(exact)) * 2.0**-8
+    referee = Referee(Case("sample", "fn", lambda module, x: module(x), (module, x)))
+    want = exact.bfloat16()  # as lucky as can be
+    assert referee.accepts("result", 0, want, (exact + rounding).bfloat16())
+    assert not referee.accepts("result", 0, want, (exact + 100 * rounding).bfloat16())
+
+
 def test_layouts() -> None:
     """What is not strided is no failure of a device that does not handle it."""
     case = Case("sample", "fn", torch.Tensor.to_sparse, (X,))

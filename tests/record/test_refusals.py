@@ -75,6 +75,7 @@ CALLS: dict[str, Callable[[str], object]] = {
         ones(4, 7, 7, 7, device=d), [2, 2, 2], [3, 3, 3], ones(4, 1, 3, device=d)),
     "samples for fewer images": lambda d: torch.ops.aten.fractional_max_pool3d(
         ones(2, 4, 7, 7, 7, device=d), [2, 2, 2], [3, 3, 3], ones(1, 4, 3, device=d)),
+    "maxima in windows of a matrix": lambda d: torch.nn.functional.max_pool2d(ones(3, 4, device=d), 2),
     "order of complex numbers": lambda d: complexes(2, device=d).argmax(),
     "comparison of complex numbers": lambda d: complexes(2, device=d) > 1,
     "largest complex number": lambda d: complexes(2, device=d).max(),

@@ -166,6 +166,11 @@ def _embedding(op: torch._ops.OpOverload, named: Named) -> None:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
 
 
+def _max_pool2d(op: torch._ops.OpOverload, named: Named) -> None:
+    if len(named["self"].sizes) not in (3, 4):
+        raise RuntimeError("non-empty 3D or 4D (batch mode) tensor expected for input")
+
+
 def _fractional_max_pool3d(op: torch._ops.OpOverload, named: Named) -> None:
     sizes, samples = named["self"].sizes, named["random_samples"].sizes
     if len(sizes) not in (4, 5) or len(samples) != 3:
@@ -218,6 +223,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(("index_select", "gather", "index_copy", "scatter", "scatter_add"), _index_along),
     "index_fill": _index_fill,
     "embedding": _embedding,
+    "max_pool2d_with_indices": _max_pool2d,
     "fractional_max_pool3d": _fractional_max_pool3d,
     "cat": _cat,
     "narrow_copy": _narrow_copy,
