@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, list[str]] = {
     "train_step_12_layers": ["--layers", "12", "--rounds", "3"],
     "startup": [],
     "generate": ["--rounds", "3"],
+    "data": [],
 }
 
 

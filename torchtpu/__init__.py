@@ -21,7 +21,7 @@ _PUBLIC = {
     "from_jax": "torchtpu.device.interop",
     "to_jax": "torchtpu.device.interop",
 }
-_MODULES = ("compile", "inspect", "errors", "flags", "estimate", "export")
+_MODULES = ("compile", "data", "inspect", "errors", "flags", "estimate", "export")
 
 __all__ = ["__version__", "abstract", "from_jax", "to_jax"]
 

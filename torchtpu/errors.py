@@ -209,6 +209,43 @@ class NanError(TorchTPUError, ArithmeticError):
     template = "{op}: the result holds NaN or infinity. Recorded at {where}."
 
 
+class PrefetchArgumentError(TorchTPUError, ValueError):
+    """An argument of ``torchtpu.data.prefetch`` that it cannot follow."""
+
+    template = "prefetch: expected {expected}, got {got}. {fix}"
+
+
+class BatchShapeError(TorchTPUError, ValueError):
+    """A batch does not have what ``pad``, ``bucket`` or ``fill`` of ``torchtpu.data.prefetch`` names, or does not fit into it."""
+
+    template = "prefetch, {what}: expected {expected}, got {got}. {fix}"
+
+
+class PrefetchRestartError(TorchTPUError, ValueError):
+    """A second loop over prefetched batches of a source that can be read once, such as a generator."""
+
+    template = (
+        "prefetch: expected a source that can be read again, got an object of class {kind} that an earlier loop has read from, "
+        "ahead of what it used. Let the loops share one iterator, `it = iter(prefetch(...))`, or pass what can be begun anew.")
+
+
+class PrefetchStateError(TorchTPUError, AttributeError):
+    """The state of prefetched batches was asked for, whose source cannot say where it stands."""
+
+    template = (
+        "prefetch: expected a source with state_dict and load_state_dict, or get_state and set_state, got an object of class "
+        "{kind}. Only the source knows how to begin in the middle: use one that does, such as torchdata's StatefulDataLoader; of "
+        "grain, pass iter(dataset).")
+
+
+class PrefetchForkError(TorchTPUError):
+    """An iterator over prefetched batches was used in a forked child process."""
+
+    template = (
+        "prefetch: this iterator was made before the process forked, and the thread that loads for it stayed in the parent. Begin "
+        "a new one in the child, iter(...), or let the parent load.")
+
+
 class ShapePolicyError(TorchTPUError, ValueError):
     """A policy of sizes for compiled graphs that cannot be followed."""
 

@@ -14,7 +14,7 @@ def apply(torch: Any, bridge: Any) -> None:
     _dlpack(torch)
     _printing()
     _sending(torch)
-    _hide_from_dynamo(torch, type(bridge))
+    hide_from_dynamo(type(bridge))
 
 
 def _dlpack(torch: Any) -> None:
@@ -83,11 +83,13 @@ def _sending(torch: Any) -> None:
     ForkingPickler.register(torch.nn.Parameter, reduce)
 
 
-def _hide_from_dynamo(torch: Any, owner: type) -> None:
+def hide_from_dynamo(owner: type) -> None:
     """Dynamo looks into every Python function that is entered while it watches, also by way of C++.
 
-    What the core calls in ``owner``, and JAX below, is none of its business.
+    What the core calls in its bridge, and JAX below, is none of its business; nor are threads and queues.
     """
+    import torch
+
     frames = torch._C._dynamo.eval_frame
     skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
     for function in vars(owner).values():

@@ -15,7 +15,8 @@ def counters() -> dict[str, Any]:
     """Counts since the start of the process or ``reset_counters``.
 
     ``records`` operators recorded; ``flushes`` programs run, by reason; ``compiles`` and ``compile_s`` seconds; ``disk_hits``;
-    ``launches``; ``fallbacks`` by operator; ``syncs`` reads by the host, by user line; ``unpadded`` compiled graphs with a size
+    ``launches``; ``fallbacks`` by operator; ``syncs`` reads by the host, by user line; ``loading`` seconds that loops waited for
+    their loaders, by user line (a plain DataLoader, or ``torchtpu.data.prefetch``); ``unpadded`` compiled graphs with a size
     that stays exact, by the operator that does not bear padding; ``bytes_to_device``, ``bytes_to_host``; ``signatures`` and
     ``programs`` known.
     """

@@ -11,6 +11,7 @@ from torchtpu.inspect.report import Finding, Line, Report
 from torchtpu.runtime.counters import FallbackRecord, ProgramRecord, SyncRecord, counters
 
 _WORTH_TELLING = 0.01  # of the time, spent waiting at one line
+_WORTH_LOADING_AHEAD = 0.05  # of the time, in which the device waited for data at one line
 _LIKE_BY_CHANCE = 8  # operators: a shorter program at a new line is not another version of one elsewhere
 _KEEPS_BUSY = 8  # launches a read: while the host waits, the device has had enough to do
 _OTHER_WORK = ("new", "end", "operators", "order")  # differences that make a program at a new line no version of one elsewhere
@@ -41,21 +42,22 @@ _FOR_REASON = {
 _FOR_DYNAMIC = "Its shape depends on values: use a mask and torch.where, or torch.nonzero_static, so that nothing is read."
 _FOR_READ = "Read it every so many steps, or collect .detach() and read once after the loop."
 _FOR_FALLBACK = "`torchtpu where {op}` says why it has no rule: use other operators, or do it on the CPU before or after the loop."
+_FOR_DATA = "Load ahead, with `torchtpu.data.prefetch(loader, device)` and more workers: DataLoader(..., num_workers=...)."
 _FOR_GRADIENTS = "Call zero_grad() (with set_to_none, its default) between step() and the next read or forward pass."
 
 
 def explain() -> Report:
     """What made the program slow since the start of the process or ``reset_counters``, by user line; ``str()`` of it is the text.
 
-    Compiles with their difference from the nearest known program, waits of the host, fallbacks, gradients kept for nothing, graph
-    breaks and failed guards of ``torch.compile``; each with the time it took and one suggestion.
+    Compiles with their difference from the nearest known program, waits of the host, fallbacks, waits for data, gradients kept for
+    nothing, graph breaks and failed guards of ``torch.compile``; each with the time it took and one suggestion.
     """
     elapsed_s = time.perf_counter() - counters.start_s
     records = [record for record in list(counters.programs) if record.end_s >= counters.start_s]
     syncs, fallbacks = dict(counters.syncs), dict(counters.fallbacks)
     found = [
-        *_compiles(records), *_reads(syncs, elapsed_s), *_fallbacks(fallbacks), *_gradients(records), *_boundaries(records),
-        *dynamo.findings(elapsed_s)]
+        *_compiles(records), *_reads(syncs, elapsed_s), *_fallbacks(fallbacks), *_loading(elapsed_s), *_gradients(records),
+        *_boundaries(records), *dynamo.findings(elapsed_s)]
     totals = {
         "compiles": counters.compiles, "compile_s": counters.compile_s, "disk_hits": counters.disk_hits,
         "launches": counters.launches, "reads": sum(sync.whats.total() for sync in syncs.values()),
@@ -120,6 +122,14 @@ def _fallbacks(fallbacks: dict[tuple[str, str], FallbackRecord]) -> Iterator[Fin
         yield Finding(
             "fallback", line, record.cpu_s, f"ran {op} on the CPU {record.num_calls}x ({record.cpu_s:.2f} s)",
             _FOR_FALLBACK.format(op=op))
+
+
+def _loading(elapsed_s: float) -> Iterator[Finding]:
+    for line, record in list(counters.loading.items()):
+        if record.num_batches > 1 and record.starved_s >= _WORTH_LOADING_AHEAD * elapsed_s:
+            yield Finding(
+                "data", line, record.starved_s,
+                f"waited {record.starved_s:.2f} s for {record.num_batches} batches while the device had nothing to do", _FOR_DATA)
 
 
 def _gradients(records: list[ProgramRecord]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ class Finding:
     """One thing that cost time or memory at one user line.
 
     Attributes:
-        kind: "compiles", "reads", "fallback", "gradients", "boundary", "graph break" or "guards".
+        kind: "compiles", "reads", "fallback", "data", "gradients", "boundary", "graph break" or "guards".
         line: ``file:line`` of the user's code.
         lost_s: seconds; 0 where the cost is memory, or is not known.
         text: what happened.

@@ -47,6 +47,15 @@ class FallbackRecord:
 
 
 @dataclass
+class LoadingRecord:
+    """Batches that a loop at one user line waited for, the first of each iteration left out."""
+
+    num_batches: int = 0
+    wait_s: float = 0.0  # of the host
+    starved_s: float = 0.0  # of it, the waits at whose end the device had nothing left to do
+
+
+@dataclass
 class Counters:
     """Counts since the start of the process or the last reset."""
 
@@ -56,6 +65,7 @@ class Counters:
     launches: int = 0
     fallbacks: defaultdict[tuple[str, str], FallbackRecord] = field(default_factory=lambda: defaultdict(FallbackRecord))
     syncs: defaultdict[str, SyncRecord] = field(default_factory=lambda: defaultdict(SyncRecord))
+    loading: defaultdict[str, LoadingRecord] = field(default_factory=lambda: defaultdict(LoadingRecord))
     unpadded: Counter[str] = field(default_factory=Counter)  # compiled graphs that keep an exact size, by the operator
     programs: deque[ProgramRecord] = field(default_factory=lambda: deque(maxlen=1024))
     start_s: float = field(default_factory=time.perf_counter)
@@ -72,7 +82,7 @@ class Counters:
         return {
             "compiles": self.compiles, "compile_s": self.compile_s, "disk_hits": self.disk_hits, "launches": self.launches,
             "fallbacks": self.fallbacks_by_op(), "syncs": {line: record.whats.total() for line, record in list(self.syncs.items())},
-            "unpadded": dict(self.unpadded),
+            "loading": {line: record.wait_s for line, record in list(self.loading.items())}, "unpadded": dict(self.unpadded),
         }
 
 

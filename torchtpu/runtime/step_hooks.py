@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from types import FrameType
@@ -19,6 +20,8 @@ import torch
 from torch.compiler import is_compiling
 from torch.optim import optimizer
 from torch.utils.data import dataloader
+
+from torchtpu.runtime import loading
 
 # PyTorch runs every optimizer's step in a wrapper, and all wrappers share this code.
 _STEP = optimizer.Optimizer.profile_hook_step(lambda self: None).__code__
@@ -50,8 +53,14 @@ def install(core: Any) -> None:
 
     optimizer.register_optimizer_step_pre_hook(before_step)
     optimizer.register_optimizer_step_post_hook(after_step)
-    _call_around(optimizer.Optimizer, "zero_grad", core, after=core.end_zero_grad)
-    _call_around(dataloader._BaseDataLoaderIter, "__next__", core, before=core.next_batch)
+    _call_after(optimizer.Optimizer, "zero_grad", core, core.end_zero_grad)
+    _watch_loaders(core)
+
+
+def next_batch(core: Any) -> None:
+    """A loop is about to ask for its next batch: what ends here, the device may begin with."""
+    core.set_optimizer_depth(_depth())
+    core.next_batch()
 
 
 def tell_compiled_steps(core: Any) -> None:
@@ -88,14 +97,25 @@ def _depth() -> int:
     return depth
 
 
-def _nothing() -> None:
-    pass
+def _watch_loaders(core: Any) -> None:
+    """PyTorch's own loader: tell the recorder of each batch, and count how long the loop waited for it."""
+    original = dataloader._BaseDataLoaderIter.__next__
+
+    @functools.wraps(original)
+    def wrapped(self: Any) -> Any:
+        if is_compiling():
+            return original(self)
+        next_batch(core)
+        start_s, is_first = time.perf_counter(), self._num_yielded == 0
+        batch = original(self)
+        loading.note_wait(start_s, is_first)
+        return batch
+
+    dataloader._BaseDataLoaderIter.__next__ = wrapped
 
 
-def _call_around(
-    owner: type, name: str, core: Any, before: Callable[[], None] = _nothing, after: Callable[[], None] = _nothing,
-) -> None:
-    """Let a method of ``owner`` call ``before`` and ``after``, when the recorder knows in how many steps it is called."""
+def _call_after(owner: type, name: str, core: Any, after: Callable[[], None]) -> None:
+    """Let a method of ``owner`` call ``after``, when the recorder knows in how many steps it is called."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -103,7 +123,6 @@ def _call_around(
         if is_compiling():
             return original(self, *args, **kwargs)
         core.set_optimizer_depth(_depth())
-        before()
         result = original(self, *args, **kwargs)
         after()
         return result
