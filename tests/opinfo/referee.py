@@ -18,7 +18,7 @@ from tests.opinfo.case import CPU, Case, Side, is_plain, tensors
 from tests.opinfo.effects import TOLERANCE, Effects, run
 
 FACTOR = 2  # our error may be this many times the CPU's
-NEIGHBOURS = 6
+NEIGHBOURS = 24
 _WIDE = {
     torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.float16: torch.float64, torch.complex64: torch.complex128,
     torch.complex32: torch.complex128,
