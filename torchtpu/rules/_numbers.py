@@ -101,12 +101,21 @@ def float_dtype(ctx: RuleContext) -> np.dtype:
 def rounded(x: Any, dtype: Any) -> Any:
     """``x``, in its own dtype, rounded to what a narrower float ``dtype`` can hold.
 
-    Not a pair of casts: XLA may leave such a pair out.
+    Not a pair of casts, which XLA may leave out: but a TPU, where float64 is a pair of float32, has nothing else for it.
     """
     if is_static(x) or x.dtype == dtype or not (is_real_float(x.dtype) and is_real_float(dtype)):
         return x
     narrow, wide = jnp.finfo(dtype), jnp.finfo(x.dtype)
-    return x if narrow.bits >= wide.bits else lax.reduce_precision(x, narrow.nexp, narrow.nmant)
+    if narrow.bits >= wide.bits:
+        return x
+
+    def reduced(x: Array) -> Array:
+        return lax.reduce_precision(x, narrow.nexp, narrow.nmant)
+
+    def cast_and_back(x: Array) -> Array:
+        return lax.optimization_barrier(x.astype(dtype)).astype(wide.dtype)
+
+    return lax.platform_dependent(x, tpu=cast_and_back, default=reduced) if wide.bits == 64 else reduced(x)
 
 
 def to_common(ctx: RuleContext, *xs: Any) -> list[Any]:

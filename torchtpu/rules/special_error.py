@@ -33,9 +33,10 @@ _MOST = 30.0  # the exponential of the square of this overflows, and its inverse
 
 def exp_of_square(x: Array, sign: int) -> Array:
     """The exponential of plus or minus the square of ``x``, which is split so that the square of the larger part is exact."""
-    info = jnp.finfo(x.dtype)
     x = jnp.minimum(jnp.abs(x), constant(_MOST, x.dtype))
-    high = lax.reduce_precision(x, info.nexp, (info.nmant + 1) // 2 - 1)
+    # In half the digits of the dtype, 5 of them before the point. Not lax.reduce_precision: a TPU has none of float64.
+    step = constant(2.0 ** (6 - (jnp.finfo(x.dtype).nmant + 1) // 2), x.dtype)
+    high = jnp.round(x / step) * step
     factor = constant(sign, x.dtype)
     whole = jnp.exp(factor * high * high)
     rest = expm1(jnp.multiply(factor, (x - high) * (x + high)))  # not one more exponential: XLA makes one of the product of two
