@@ -51,7 +51,7 @@ KNOWN: dict[Key, str] = {
     **dict.fromkeys(((name, "*", "out") for name in _RESIZED), _RESIZES_OUT),
     **dict.fromkeys((("vdot", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
     **dict.fromkeys((("linalg.lu_solve", dtype, "*") for dtype in ("complex64", "complex128")), _LAZY_CONJUGATE),
-    ("view_as_complex", "float16", "*"): _NO_COMPLEX32,
+    ("view_as_complex", "float16", "fn"): _NO_COMPLEX32,
     ("nn.functional.scaled_dot_product_attention", "bfloat16", "fn"):
         "the gradient is taken from the rounded result, as flash attention does: up to 2.2 times the CPU's error",
     **dict.fromkeys(itertools.product(("special.bessel_j0", "special.bessel_y1"), ("float64",), ("fn", "out")), _SHORT_DENOMINATOR),

@@ -32,6 +32,6 @@ def test_rounded_is_rounded_there_too(dtype: type) -> None:
     """The form for a TPU, run on the CPU, against NumPy's cast."""
     with jax.enable_x64(True):
         x = jnp.asarray(np.random.default_rng(0).normal(size=1000))
-        exported = export.export(
-            jax.jit(lambda x: rounded(x, np.dtype(dtype))), platforms=["tpu"], disabled_checks=[export.DisabledSafetyCheck.platform()])(x)
+        anywhere = [export.DisabledSafetyCheck.platform()]
+        exported = export.export(jax.jit(lambda x: rounded(x, np.dtype(dtype))), platforms=["tpu"], disabled_checks=anywhere)(x)
         np.testing.assert_array_equal(exported.call(x), np.asarray(x).astype(dtype).astype(np.float64))
