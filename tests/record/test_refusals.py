@@ -107,6 +107,12 @@ def test_an_infix_operator_keeps_the_message():
         ones(2, device="tpu") & ones(2, device="tpu")
 
 
+def test_a_number_is_assigned_to_itself():
+    t = torch.tensor(2.0, device="tpu")
+    t[None] = t
+    assert t.item() == 2
+
+
 def test_what_only_looks_like_an_overlap_is_allowed():
     """The same elements in the same order, neighbours that do not touch, and lists whose tensors meet other places."""
     results = []

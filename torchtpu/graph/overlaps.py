@@ -37,7 +37,7 @@ def refuse(op: torch._ops.OpOverload, arguments: list[Any]) -> None:
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
                 f"{_ADVICE}")
-        if any(_meet(written, other) and (name in _APART or not _is_same(written, other)) for other in others):
+        if any(_meet(written, other) and (name in _APART or not _is_same(written, other, name)) for other in others):
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                 f"location. {_ADVICE}")
@@ -80,9 +80,13 @@ def _is_dense(t: TensorArgument) -> bool:
     return True
 
 
-def _is_same(one: TensorArgument, other: TensorArgument) -> bool:
-    """Whether the elements of two dense tensors in one place have the same order."""
-    return _bounds(one) == _bounds(other) and one.strides == other.strides
+def _is_same(one: TensorArgument, other: TensorArgument, name: str) -> bool:
+    """Whether the elements of two dense tensors in one place have the same order.
+
+    A single element may be copied to itself under other dims: ``t[None] = t``, where PyTorch fills from a number of the CPU's.
+    """
+    as_number = name == "copy_" and all(size == 1 for size in (*one.sizes, *other.sizes))
+    return _bounds(one) == _bounds(other) and (one.strides == other.strides or as_number)
 
 
 def _spans_meet(one: TensorArgument, other: TensorArgument) -> bool:
