@@ -58,6 +58,7 @@ CALLS: dict[str, Callable[[str], object]] = {
     "numbers joined": lambda d: torch.cat([ones(device=d), ones(device=d)], -1),
     "joined into another dtype": lambda d: torch.cat([ones(2, device=d)], out=ints(2, device=d)),
     "added to its neighbours": lambda d: torch.Tensor.add_(*whole_and_part(d)),
+    "chosen into its neighbours": lambda d: (x := ones(4, device=d), torch.where(x[1:] > 0, x[1:], x[1:], out=x[:-1])),
     "copied to its neighbours": lambda d: torch.Tensor.copy_(*whole_and_part(d)),
     "written beside what is read": lambda d: (x := ones(4, device=d), torch.add(x[1:], 1, out=x[:-1])),
     "added to its transpose": lambda d: torch.Tensor.add_(*square_and_transposed(d)),

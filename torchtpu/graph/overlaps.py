@@ -13,7 +13,7 @@ import torch
 
 from torchtpu.graph.arguments import TensorArgument, leaves
 
-_CHECKED_WRITES = frozenset({"bernoulli", "cat", "copy_", "index_select", "normal_", "take", "uniform_"})
+_CHECKED_WRITES = frozenset({"bernoulli", "cat", "copy_", "index_select", "normal_", "take", "uniform_", "where"})
 # Their other arguments may not even be the very tensor that is written.
 _APART = frozenset({
     "index_put_", "_index_put_impl_", "index_add_", "index_copy_", "index_fill_", "masked_scatter_", "scatter_", "scatter_add_",
