@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,17 +139,18 @@ def test_referee() -> None:
 
 
 def test_referee_of_modules() -> None:
-    """The CPU's worst error among modules whose parameters are one unit in the last place away is the measure."""
+    """Beside a lucky result of the CPU's, its worst among modules with the next parameters is the measure; a module's alone."""
     torch.manual_seed(0)
-    module = torch.nn.Linear(64, 1).bfloat16()
+    layers = [part for _ in range(4) for part in (torch.nn.Linear(64, 64), torch.nn.Tanh())]
+    module = torch.nn.Sequential(*layers, torch.nn.Linear(64, 1)).bfloat16()
     x = torch.randn(64).bfloat16()
-    exact = module.double()(x.double()).detach()
-    module.bfloat16()
-    rounding = abs(float(exact)) * 2.0**-8
-    referee = Referee(Case("sample", "fn", lambda module, x: module(x), (module, x)))
-    want = exact.bfloat16()  # as lucky as can be
-    assert referee.accepts("result", 0, want, (exact + rounding).bfloat16())
-    assert not referee.accepts("result", 0, want, (exact + 100 * rounding).bfloat16())
+    exact = copy.deepcopy(module).double()(x.double()).detach()
+    lucky, usual, wrong = (value.bfloat16() for value in (exact, exact + 7e-4, exact + 1e-2))
+    of_module = Referee(Case("sample", "fn", lambda module, x: module(x), (module, x)))
+    assert of_module.accepts("result", 0, lucky, usual)
+    assert not of_module.accepts("result", 0, lucky, wrong)
+    of_function = Referee(Case("sample", "fn", lambda x: module.to(x.dtype)(x), (x,)))
+    assert not of_function.accepts("result", 0, lucky, usual)
 
 
 def test_layouts() -> None:
